@@ -13,6 +13,8 @@
 
 #[path = "sandbox/documents.rs"]
 mod documents;
+#[path = "sandbox/guard.rs"]
+mod guard;
 #[path = "sandbox/hold.rs"]
 mod hold;
 #[path = "sandbox/host.rs"]

@@ -3,7 +3,7 @@
 use super::host_share::HostShare;
 use super::yaml_node::YamlNode;
 use crate::diag::Span;
-use crate::model::{BlockClass, DisruptionClass, StepPhase, StepScope, Value, VerifyLevel};
+use crate::model::{BlockClass, DisruptionClass, StepGuard, StepPhase, StepScope, Value, VerifyLevel};
 use camino::Utf8PathBuf;
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
@@ -277,6 +277,8 @@ pub struct RecipeStep {
     pub retries: u32,
     /// How many hosts may run its action at once; `None`: any number.
     pub at_once: Option<usize>,
+    /// Whether the host restores the state before unless a new session confirms the change.
+    pub guard: StepGuard,
     /// Whether the action runs in a unit of its own and continues if the connection is lost.
     pub long: bool,
     /// The name of its resource's kind: `file`, `service`.

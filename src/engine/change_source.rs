@@ -71,7 +71,7 @@ impl EvidenceQuery<'_> {
     }
 
     fn session_request<'s>(&'s self, host: &'s HostName) -> SessionRequest<'s> {
-        SessionRequest { project: self.project, options: self.options, host, secrets: self.secrets }
+        SessionRequest { project: self.project, options: self.options, host, secrets: self.secrets, logs_in: false }
     }
 
     async fn query_host(self, host: &HostName, probe: Probe) -> Result<EvidenceState, String> {

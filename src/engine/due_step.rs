@@ -6,7 +6,7 @@ use crate::model::{DisruptionClass, SecretStore, StepId, UndoEffect, UntrustedTe
 use crate::plan::{self, HostContext, StepAssessment, StepInstance, StepPredictions};
 use crate::resource::apply_trace::leave_trace;
 use crate::resource::{Action, ActionBatch, ArtifactDelivery, Assessment, Resource};
-use crate::state::{FormerRecord, UndoStep};
+use crate::state::{FormerRecord, GuardedStep, UndoStep};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,8 +31,16 @@ pub(super) struct DueStep {
     pub secret: bool,
     /// Paths whose SELinux context the action may have to set.
     pub paths: Vec<String>,
+    /// What the host restores unless a new session confirms the change, if it is guarded.
+    pub guard: Option<DueGuard>,
     /// How the change is undone; `None` for changes of the cluster's API.
     pub undo: Option<UndoStep>,
+}
+
+/// The guard of a turn.
+pub(super) struct DueGuard {
+    pub seconds: u64,
+    pub step: GuardedStep,
 }
 
 impl DueStep {
@@ -73,6 +81,10 @@ pub(super) fn build_due_step(
         _ => None,
     };
     let long = action.script().is_some_and(|script| script.long) || turn.step.long || delivery.is_some();
+    let guard = match &undo {
+        Some(undo) if !long => build_due_guard((turn, turns), &ruling.judgement, &action, undo),
+        _ => None,
+    };
     DueStep {
         id: turn.expanded.id.clone(),
         title: plan::step_title(turn),
@@ -89,6 +101,7 @@ pub(super) fn build_due_step(
         batch,
         delivery,
         undo,
+        guard,
         changes: ruling.judgement.changes,
         long,
         limit: choose_time_limit(turn.step.timeout_s, own, options.timeout, long),
@@ -96,6 +109,23 @@ pub(super) fn build_due_step(
         exports_stdout: turn.step.exports.values().any(|e| e.stdout),
         secret: turn.step.exports.values().any(|e| e.stdout && e.secret),
     }
+}
+
+/// Returns the guard of the change, if it has one.
+fn build_due_guard(
+    (turn, turns): (&StepInstance<'_>, &[StepInstance<'_>]),
+    judgement: &Assessment,
+    action: &Action,
+    undo: &UndoStep,
+) -> Option<DueGuard> {
+    let seconds = plan::find_guard_time(turn, turns, judgement)?;
+    let step = GuardedStep {
+        effect: plan::find_guard_effect(turn, turns, judgement),
+        rerun: action.script().map(|script| script.body.clone()).unwrap_or_default(),
+        until: plan::list_guarded_dependents(turn, turns),
+        records: undo.records.clone(),
+    };
+    Some(DueGuard { seconds, step })
 }
 
 /// Returns what the host keeps for an undo of the change.

@@ -166,6 +166,7 @@ impl ExecRun<'_> {
             options: self.options,
             host,
             secrets: &self.project.secrets,
+            logs_in: false,
         })
         .await?;
         let body = build_command_script(self.command, self.time_limit());

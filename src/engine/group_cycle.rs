@@ -1,11 +1,13 @@
 //! The cycle of one group: observe, compare with the plan, act, observe again, evaluate again.
 
 use super::action_script::{self, ExecutedAction};
+use super::armed_guard::GuardRestoration;
 use super::cancel::StopLevel;
 use super::decide::{StepDecision, complete_stale_result, decide_action, describe_changes};
 use super::due_step::{DueStep, build_due_step};
 use super::event::{StepFailure, StepResult};
 use super::exports::publish_exports;
+use super::guard::settle_guard;
 use super::host_link::LinkLost;
 use super::host_report::{planned_phase, report_as_planned};
 use super::host_session::describe_transport_error;
@@ -32,6 +34,8 @@ pub(super) struct GroupCycle<'h, 'r> {
     group: &'h HostStepGroup,
     /// The groups that follow without anything between them that may act, except these groups themselves.
     next: &'h [&'h HostStepGroup],
+    /// The guard that took changes of the group back.
+    restored: Option<GuardRestoration>,
 }
 
 impl<'h, 'r> GroupCycle<'h, 'r> {
@@ -41,7 +45,7 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         group: &'h HostStepGroup,
         next: &'h [&'h HostStepGroup],
     ) -> Self {
-        Self { work, window, group, next }
+        Self { work, window, group, next, restored: None }
     }
 
     /// Runs the cycle.
@@ -66,12 +70,23 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         run.times.resume(host);
         let began = Instant::now();
         self.work.forget_ahead();
-        let acted = StepActions::new(self.work).execute_steps(&due).await;
+        let mut acted = StepActions::new(self.work).execute_steps(&due).await;
+        self.settle_guard(&mut acted).await;
         if self.work.link.is_lost() || self.observe_result().await.is_err() {
             return self.report_lost_group(&due, &acted);
         }
         // Steps of one script are not timed separately.
         self.assess_after_acting(&due, &acted, began.elapsed());
+    }
+
+    /// Confirms the change over a new session if it is guarded.
+    async fn settle_guard(&mut self, acted: &mut [ExecutedAction]) {
+        let Some(armed) = self.work.guard.take() else { return };
+        self.restored = settle_guard(self.work, armed, acted).await;
+        let Some(restored) = &self.restored else { return };
+        self.work.results.revise_results(|report, _| {
+            restored.find_earlier_failure(&report.id).map(|failure| StepResult::Failed { failure })
+        });
     }
 
     /// Waits until fewer hosts than permitted run those steps of the group that declare `at_once`, before they are
@@ -283,6 +298,9 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
     }
 
     fn build_step_report(&self, turn: &DueStep, acted: &ExecutedAction, ruling: Option<StepAssessment>) -> StepReport {
+        if let Some(failure) = self.restored.as_ref().and_then(|restored| restored.find_failure(&turn.id)) {
+            return report_due_step(turn, StepResult::Failed { failure: failure.clone() });
+        }
         // The output of a step that exports a secret is not shown on failure either.
         let tail = if turn.secret { UntrustedText::default() } else { action_script::tail_output(&acted.output) };
         if let Some(failure) = &acted.lacks {

@@ -138,6 +138,9 @@ fn describe_leftover_work(plan: &HostPlan, busy: &LeftoverWork) -> (Option<StepI
         }
         LeftoverWork::Unit(unit) => unit.raw(),
     };
+    if let Some((run, _)) = unit.strip_prefix("forge-guard-").and_then(|guard| guard.rsplit_once('-')) {
+        return (None, format!("the guard of run {run}, which restores the state before its change"));
+    }
     let name = UnitName::parse(unit);
     let found = plan.steps.iter().find_map(|step| Some((&step.id, name.as_ref()?.run_name_for(&step.id)?)));
     match found {

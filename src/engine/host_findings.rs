@@ -62,7 +62,7 @@ async fn replace_findings(
 ) -> Result<(), String> {
     let plain = |error: TransportError| error.to_string();
     let keeper = HostFindingsWriter(
-        <dyn HostSession>::open(SessionRequest { project, options, host, secrets: &project.secrets })
+        <dyn HostSession>::open(SessionRequest { project, options, host, secrets: &project.secrets, logs_in: false })
             .await
             .map_err(plain)?,
     );

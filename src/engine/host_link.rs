@@ -105,6 +105,11 @@ impl HostLink {
         std::mem::replace(&mut self.session, session)
     }
 
+    /// Reports whether a change of the host can end the session and prevent a new one.
+    pub fn can_be_cut_off(&self) -> bool {
+        self.session.can_be_cut_off()
+    }
+
     /// Returns the interval between attempts to connect again after a reboot.
     pub fn reconnect_interval(&self) -> Duration {
         self.session.reconnect_interval()

@@ -64,6 +64,11 @@ pub(super) trait HostSession: ReadOnlySession {
         None
     }
 
+    /// Reports whether a change of the host can end this session and prevent a new one.
+    fn can_be_cut_off(&self) -> bool {
+        false
+    }
+
     /// Returns the interval between attempts to connect again after a reboot.
     fn reconnect_interval(&self) -> Duration {
         Duration::from_secs(2)

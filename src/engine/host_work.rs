@@ -1,5 +1,6 @@
 //! What the stages of one host's run work with: the connection, the observed state, results and records.
 
+use super::armed_guard::ArmedGuard;
 use super::host_link::{HostLink, LinkLost};
 use super::host_session::HostSession;
 use super::host_view::HostView;
@@ -25,6 +26,8 @@ pub(super) struct HostWork<'r> {
     pub results: StepResults<'r>,
     pub records: RecordQueue<'r>,
     pub undo: UndoLog,
+    /// The guard of the script that ran last, until it is confirmed.
+    pub guard: Option<ArmedGuard<'r>>,
     ahead: Option<ObservedAhead>,
 }
 
@@ -55,6 +58,7 @@ impl<'r> HostWork<'r> {
             results: StepResults::new(run, host),
             records: RecordQueue::new(run),
             undo: UndoLog::default(),
+            guard: None,
             ahead: None,
         }
     }

@@ -243,7 +243,8 @@ pub(super) async fn observe_probes(
         let opened = match own.is_empty() {
             true => Err(super::cluster_session::no_commands_error()),
             false => {
-                let request = SessionRequest { project, options, host: &host, secrets: &project.secrets };
+                let request =
+                    SessionRequest { project, options, host: &host, secrets: &project.secrets, logs_in: false };
                 <dyn ReadOnlySession>::open(request).await
             }
         };
@@ -271,7 +272,7 @@ fn mark_simulated(project: &Project, seen: &mut [ObservedHost]) {
 
 impl ObservationRun<'_> {
     fn session_request<'s>(&'s self, host: &'s HostName, secrets: &'s SecretStore) -> SessionRequest<'s> {
-        SessionRequest { project: self.project, options: self.options, host, secrets }
+        SessionRequest { project: self.project, options: self.options, host, secrets, logs_in: false }
     }
 
     fn emit_event(&self, event: Event) {

@@ -45,7 +45,11 @@ impl SessionConnector for TransportConnector {
 }
 
 async fn open_requested_session(request: SessionRequest<'_>) -> Result<TransportSession, TransportError> {
-    open_transport_session(request.project, request.options, request.host, request.secrets).await
+    let mut target = build_project_target(request.project, request.options, request.host);
+    if request.logs_in {
+        target.keep = Duration::ZERO;
+    }
+    transport::open_session(request.host, &target, request.secrets).await
 }
 
 /// Opens a session on a host.
@@ -55,9 +59,13 @@ pub(super) async fn open_transport_session(
     host: &HostName,
     secrets: &SecretStore,
 ) -> Result<TransportSession, TransportError> {
+    transport::open_session(host, &build_project_target(project, options, host), secrets).await
+}
+
+fn build_project_target(project: &Project, options: &RunOptions, host: &HostName) -> ConnectionTarget {
     let mut target = build_target(host, &find_declared_connection(project, host), options);
     target.surroundings.withheld = project.secret_variables.clone();
-    transport::open_session(host, &target, secrets).await
+    target
 }
 
 /// Returns the connection that the inventory declares for a host.
@@ -117,6 +125,10 @@ impl RemoteSession {
 }
 
 impl HostSession for RemoteSession {
+    fn can_be_cut_off(&self) -> bool {
+        true
+    }
+
     fn take_lock<'s>(&'s mut self, owner: &'s LockOwner) -> SessionFuture<'s, HostLockAttempt> {
         Box::pin(async move {
             if self.writer.is_some() {

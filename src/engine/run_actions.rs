@@ -2,16 +2,18 @@
 
 use super::action_script::{self, ExecutedAction, GroupedAction};
 use super::api_calls::execute_api_calls;
+use super::armed_guard::ArmedGuard;
 use super::due_step::DueStep;
 use super::event::Event;
 use super::host_link::LinkLost;
-use super::host_session::HostScriptOutput;
+use super::host_session::{HostScriptOutput, host_side_error};
 use super::host_work::HostWork;
 use super::send_artifact::execute_delivery;
 use super::step_records::record_write_error;
 use crate::model::{SecretStore, UntrustedText};
 use crate::object::ClusterCall;
 use crate::resource::Action;
+use crate::script::ShellFragment;
 use crate::state::UndoScripts;
 use crate::transport::UnitName;
 use secrecy::ExposeSecret;
@@ -82,6 +84,12 @@ impl<'h, 'r> StepActions<'h, 'r> {
     async fn execute_script_with_retries(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
         // A retry keeps what the first attempt found.
         let undo = self.work.undo.build_scripts(self.work.run, due);
+        let (run, host, number) = (self.work.run, self.work.host(), self.work.undo.count_groups());
+        self.work.guard = ArmedGuard::new(run, host, due, number).filter(|_| self.work.link.can_be_cut_off());
+        let undo = match &self.work.guard {
+            Some(guard) => guard.arm_in(undo),
+            None => undo,
+        };
         let mut acted = self.execute_script(due, &undo).await;
         for attempt in (2..).take(due.iter().map(|turn| turn.retries).max().unwrap_or(0) as usize) {
             let failed = due.iter().zip(&acted).find(|(_, acted)| acted.status != Some(0));
@@ -110,9 +118,10 @@ impl<'h, 'r> StepActions<'h, 'r> {
             // The script also writes the records of steps that were proven before.
             true => self.work.records.build_script().append_fragment(script),
         };
-        match self.work.link.run_acting_script(script, limit, &shared.secrets).await {
+        match self.send_script(script, limit, &shared.secrets).await {
             // The records are written before the first action: if that did not begin, they may be missing.
             Ok(done) if riding && done.finished.status != 0 && !has_script_begun(&done) => {
+                self.work.guard = None;
                 self.work.link.mark_lost(record_write_error(&done.finished.stderr));
                 empty_outcomes(due)
             }
@@ -129,6 +138,24 @@ impl<'h, 'r> StepActions<'h, 'r> {
             }
             Err(LinkLost) => empty_outcomes(due),
         }
+    }
+
+    /// Sends a script. The answer of a guarded one may never come.
+    async fn send_script(
+        &mut self,
+        script: ShellFragment,
+        limit: Duration,
+        secrets: &SecretStore,
+    ) -> Result<HostScriptOutput, LinkLost> {
+        let HostWork { link, guard, .. } = &mut *self.work;
+        let Some(guard) = guard else { return link.run_acting_script(script, limit, secrets).await };
+        guard.note_sent();
+        let settled = tokio::select! {
+            biased;
+            answer = link.run_acting_script(script, limit, secrets) => Some(answer),
+            () = guard.await_settled() => None,
+        };
+        settled.unwrap_or_else(|| Err(link.mark_lost(host_side_error("no answer since the change".to_owned()))))
     }
 
     async fn execute_long_step(&mut self, due: &DueStep) -> ExecutedAction {

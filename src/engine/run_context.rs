@@ -64,7 +64,7 @@ impl<'a> ApplyContext<'a> {
 
     /// Returns the request of a session on one of the run's hosts.
     pub(super) fn session_request<'s>(&'s self, host: &'s HostName, secrets: &'s SecretStore) -> SessionRequest<'s> {
-        SessionRequest { project: self.project, options: self.options, host, secrets }
+        SessionRequest { project: self.project, options: self.options, host, secrets, logs_in: false }
     }
 
     /// Returns whether the cluster does not exist yet: its kubeconfig did not exist when the run began, and no step that creates

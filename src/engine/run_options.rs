@@ -92,6 +92,15 @@ pub(super) struct SessionRequest<'s> {
     pub options: &'s RunOptions,
     pub host: &'s HostName,
     pub secrets: &'s SecretStore,
+    /// Whether the session must log in by itself, even if a connection of an earlier run is kept.
+    pub logs_in: bool,
+}
+
+impl SessionRequest<'_> {
+    /// Returns the request of a session that logs in by itself.
+    pub fn without_kept_connection(self) -> Self {
+        Self { logs_in: true, ..self }
+    }
 }
 
 /// Opens sessions on hosts. Tests have their own.

@@ -4,7 +4,7 @@ use super::run_context::ApplyContext;
 use crate::config::RecipeStep;
 use crate::graph::{DependencyKind, Graph, GraphEdge, StepIndex};
 use crate::model::StepScope;
-use crate::plan::{HostPlan, ObservedHost, StepStage};
+use crate::plan::{HostPlan, ObservedHost, StepPlan, StepStage};
 use crate::resource::EffectReach;
 
 /// Steps of one recipe that are observed together and run in one script.
@@ -25,7 +25,7 @@ pub(super) fn split_into_groups(run: &ApplyContext<'_>, plan: &HostPlan, seen: &
             continue;
         }
         let name = &instance.recipe.name;
-        let alone = !can_share_observation(step) || depends_on_prediction(plan, run, index);
+        let alone = !can_share_observation(step) || needs_own_script(plan, run, index);
         let same_stage = |last: &HostStepGroup| {
             last.steps.iter().all(|first| find_step_stage(plan, run, *first) == find_step_stage(plan, run, index))
         };
@@ -72,9 +72,12 @@ fn find_step_stage(plan: &HostPlan, run: &ApplyContext<'_>, index: StepIndex) ->
     plan.steps.iter().find(|s| s.id.recipe == id.recipe && s.id.step == id.step).map(|step| step.stage)
 }
 
-fn depends_on_prediction(plan: &HostPlan, run: &ApplyContext<'_>, index: StepIndex) -> bool {
+/// Reports whether a step depends on a prediction, or has a guard: what follows a guarded change waits for its
+/// confirmation.
+fn needs_own_script(plan: &HostPlan, run: &ApplyContext<'_>, index: StepIndex) -> bool {
     let id = run.project.graph.step_id(index);
-    plan.steps.iter().any(|s| s.id.recipe == id.recipe && s.id.step == id.step && s.envelope.is_some())
+    let own = |step: &&StepPlan| step.id.recipe == id.recipe && step.id.step == id.step;
+    plan.steps.iter().filter(own).any(|step| step.envelope.is_some() || step.guard_s.is_some())
 }
 
 #[cfg(test)]

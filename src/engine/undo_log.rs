@@ -11,6 +11,11 @@ pub(super) struct UndoLog {
 }
 
 impl UndoLog {
+    /// Returns the number of groups so far.
+    pub fn count_groups(&self) -> u64 {
+        self.groups
+    }
+
     /// Returns the scripts of the next group; empty if it changes no host.
     pub fn build_scripts(&mut self, run: &ApplyContext<'_>, due: &[DueStep]) -> UndoScripts {
         let steps: Vec<_> = due.iter().filter_map(|due| due.undo.clone()).collect();

@@ -162,6 +162,7 @@ pub(super) async fn read_records(cluster: &ClusterApi, name: &str) -> Result<Rec
         running: Vec::new(),
         window: None,
         hold: None,
+        guards: Vec::new(),
     })
 }
 

@@ -5,6 +5,7 @@ mod digest;
 mod disruption;
 mod duration;
 mod exit_code;
+mod guard;
 mod hardware_board;
 mod hex;
 mod http_url;
@@ -23,6 +24,9 @@ pub use digest::Sha256Digest;
 pub use disruption::DisruptionClass;
 pub use duration::{DURATION_FORM, DURATION_PATTERN, parse_duration};
 pub use exit_code::ExitCode;
+pub use guard::{
+    GUARD_DEFAULT_S, GuardEffect, GuardedTables, GuardedUnit, StepGuard, format_guard_time, is_access_path,
+};
 pub use hardware_board::{BOARDS, HardwareBoard};
 pub use hex::{push_hex, to_hex};
 pub use http_url::HttpUrl;

@@ -9,6 +9,7 @@ mod cluster_warnings;
 mod cross_host;
 mod cross_host_edges;
 mod failed_reboot;
+mod guard;
 mod host_context;
 mod host_hold;
 mod identity;
@@ -42,6 +43,7 @@ pub use assessment::{
 pub use canonical_json::{digest_json, digest_text, to_canonical_json};
 pub use cluster_makers::list_pending_makers;
 pub use cross_host_edges::{CrossHostEdges, CrossHostWait, StepTable, resolve_predecessor};
+pub use guard::{find_guard_effect, find_guard_time, list_guarded_dependents};
 pub use host_context::{ChosenHosts, HostContext, PlanContext, StepInstance};
 pub use host_hold::{HOLD_MARK, HostHold, RELEASE_HINT};
 pub use images::PlanImages;

@@ -169,6 +169,10 @@ pub struct StepPlan {
     /// How many hosts may run it at once, if its recipe limits that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_once: Option<usize>,
+    /// Seconds after which the host restores the state before its change unless a new session confirms it, if the change
+    /// is guarded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard_s: Option<u64>,
     /// When it runs: before its host's window opens, inside it, or after it.
     #[serde(default, skip_serializing_if = "StepStage::is_before")]
     pub stage: StepStage,

@@ -4,7 +4,7 @@ use super::host_hold::HostHold;
 use super::missing_cluster::MissingCluster;
 use crate::facts::Facts;
 use crate::model::{HostName, StepId, UntrustedText, Value};
-use crate::probe::{Observation, Probe, ProbeReading, ScriptAccount};
+use crate::probe::{GuardTrace, Observation, Probe, ProbeReading, ScriptAccount};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -119,6 +119,8 @@ pub struct ObservedHost {
     pub window: Option<UntrustedText>,
     /// The hold that keeps apply from changing the host.
     pub hold: Option<HostHold>,
+    /// Guards of earlier runs that no session confirmed.
+    pub guards: Vec<GuardTrace>,
     /// Its Kubernetes node, if it is declared to be one.
     pub node: Option<ObservedNode>,
     /// Hex of the host's key for digests of secret values, if it has one already.
@@ -146,6 +148,7 @@ impl ObservedHost {
             records: BTreeMap::new(),
             window: None,
             hold: None,
+            guards: Vec::new(),
             node: None,
             key: None,
             account: None,
@@ -168,6 +171,7 @@ impl ObservedHost {
             records,
             window,
             hold: read_hold(&observation),
+            guards: read_guards(&observation),
             observation,
             node: None,
             key,
@@ -185,6 +189,7 @@ impl ObservedHost {
             (self.records, self.key) = parse_records(&later);
             self.window = read_window_mark(&later);
             self.hold = read_hold(&later);
+            self.guards = read_guards(&later);
         }
         self.account = read_account(&later).or(self.account.take());
         self.facts.0.extend(Facts::from_observation(&later).0);
@@ -237,6 +242,13 @@ fn read_hold(observation: &Observation) -> Option<HostHold> {
     match observation.get(&Probe::Records) {
         Ok(ProbeReading::Records(state)) => state.hold.as_ref().and_then(HostHold::from_mark),
         _ => None,
+    }
+}
+
+fn read_guards(observation: &Observation) -> Vec<GuardTrace> {
+    match observation.get(&Probe::Records) {
+        Ok(ProbeReading::Records(state)) => state.guards.clone(),
+        _ => Vec::new(),
     }
 }
 

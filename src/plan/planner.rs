@@ -11,7 +11,7 @@ use super::step_planner::StepPlanner;
 use super::undeclared::list_undeclared;
 use super::verify::assess_verifications;
 use super::window::{self, WindowScope};
-use super::{ObservedHost, StepInstance, canonical_json, cluster_warnings, infiniband, rollout};
+use super::{ObservedHost, StepInstance, canonical_json, cluster_warnings, guard, infiniband, rollout};
 use crate::config::{ExportedValues, Project, StepExpander, StepFilter};
 use crate::model::{HostName, SecretStore};
 use std::collections::BTreeSet;
@@ -142,6 +142,7 @@ fn plan_host(
     plan.steps = plan_steps(&case, &turns, identities, outside, told, &mut plan.window);
     plan.warnings.extend(collect_rule_warnings(&case));
     plan.accepted = collect_accepted_rules(&case);
+    plan.warnings.extend(guard::warn_unconfirmed_guards(seen));
     plan.warnings.extend(window::warn_drained_node(seen).filter(|_| plan.window.is_none()));
     plan.warnings.extend(cluster_warnings::warn_drain_obstacles(seen).filter(|_| plan.window.is_some()));
     plan.warnings.extend(cluster_warnings::warn_computed_objects(seen));

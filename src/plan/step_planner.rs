@@ -3,6 +3,7 @@
 use super::assessment::{StepAssessment, StepPredictions, assess_step, unknown_assessment};
 use super::cross_host::{CrossHostStatus, CrossHostView, PlannedStepStatus};
 use super::cross_host_edges::resolve_predecessor;
+use super::guard::find_guard_time;
 use super::host_context::{HostContext, StepInstance};
 use super::missing_cluster::ClusterMaker;
 use super::model::{ChangeCertainty, PredictedEffects, StepPlan};
@@ -130,8 +131,10 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         };
         let bases = self.collect_bases(turn, &ruling);
         let packages = PackageChanges::from_judgement(turn.step.kind, &ruling.judgement);
+        let guard_s = find_guard_time(turn, self.turns, &ruling.judgement);
         let mut step = build_step_plan(self.outside.spans.steps.find_location(turn.index), turn, ruling, waits_for);
         (step.before, step.after) = bases;
+        step.guard_s = guard_s;
         step.held = self.window.held_reason(&step);
         self.record_outcome(turn, &step, behind, packages);
         step
@@ -457,6 +460,7 @@ fn build_step_plan(
         image_sources: judgement.image_sources,
         runs_unknown_images: judgement.runs_unknown_images,
         at_once: turn.step.at_once,
+        guard_s: None,
         stage: StepStage::Before,
         held: None,
         waits_for,

@@ -3,14 +3,15 @@
 
 use super::query::Probe;
 use super::section::{NulFields, ProbeSection, SectionEnd, SectionOutput, parse_utf8};
-use super::{HoldMark, Observation, ProbeReading, RecordsState, ScriptAccount};
+use super::{GuardState, GuardTrace, HoldMark, Observation, ProbeReading, RecordsState, ScriptAccount};
 use crate::model::UntrustedText;
 use std::collections::BTreeMap;
 
 /// Prints fields: `account` and its name, empty for root; `record` and a file's name for each file; `lines`, followed
 /// by repetitions of name, NUL and one line, as printed by `grep`; `key` and hex; `units` and the output of `systemctl
 /// show` for `forge-*`; `window` and the record of an open window, if there is one; `hold`, the mark of a hold and the
-/// host's clock, if there is a hold. JSON text contains no NUL byte, so one process prints the lines of all files. systemd keeps a file for each transient unit as long as it knows the
+/// host's clock, if there is a hold; `guard`, the state, name, time and steps of each guard that no session
+/// confirmed. JSON text contains no NUL byte, so one process prints the lines of all files. systemd keeps a file for each transient unit as long as it knows the
 /// unit, so without such a file there is nothing to query.
 const SNIPPET: &str = r#"D=/var/lib/forge
 a= me=
@@ -36,6 +37,12 @@ fi
 printf 'units\0%s\0' "$u"
 [ ! -f $D/window.json ] || printf 'window\0%s\0' "$(cat $D/window.json)"
 [ ! -f $D/hold.json ] || printf 'hold\0%s\0%s\0' "$(cat $D/hold.json)" "$(date +%s)"
+for g in $D/guard/*/; do
+g=${g%/} s=armed
+[ ! -e "$g/restored" ] || s=restored
+[ "$s" = restored ] || [ -e "$g/armed" ] || [ -e "$g/restoring" ] || continue
+printf 'guard\0%s\0%s\0%s\0%s\0' "$s" "${g##*/}" "$(cat "$g/time")" "$(cat "$g/steps")"
+done
 set --
 if cd $D/applied 2>/dev/null; then
 for f in *.json; do
@@ -91,6 +98,7 @@ fn parse_state(stdout: &[u8]) -> Option<RecordsState> {
                 let text = UntrustedText::from_bytes(fields.next()?);
                 state.hold = Some(HoldMark { text, now: parse_utf8(fields.next()?)?.parse().ok() });
             }
+            b"guard" => state.guards.push(parse_guard(&mut fields)?),
             b"record" => drop(files.insert(parse_utf8(fields.next()?)?.to_owned(), Vec::new())),
             b"lines" => break,
             _ => return None,
@@ -99,6 +107,20 @@ fn parse_state(stdout: &[u8]) -> Option<RecordsState> {
     append_lines(fields.remaining_bytes(), &mut files)?;
     state.records = files.iter().map(|(name, body)| (name.clone(), UntrustedText::from_bytes(body))).collect();
     Some(state)
+}
+
+/// Parses a guard: its state, its name `RUN-NUMBER`, its time, and a line for each step.
+fn parse_guard(fields: &mut NulFields<'_>) -> Option<GuardTrace> {
+    let state = match fields.next()? {
+        b"armed" => GuardState::Armed,
+        b"restored" => GuardState::Restored,
+        _ => return None,
+    };
+    let name = parse_utf8(fields.next()?)?;
+    let run = name.rsplit_once('-').map_or(name, |(run, _)| run).into();
+    let time = UntrustedText::from_bytes(fields.next()?);
+    let steps = parse_utf8(fields.next()?)?.lines().map(UntrustedText::from).collect();
+    Some(GuardTrace { state, run, steps, time })
 }
 
 /// Appends each line to its file. The last line of a file always ends with a line break here.

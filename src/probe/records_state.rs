@@ -20,6 +20,39 @@ pub struct RecordsState {
     /// The mark of a hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<HoldMark>,
+    /// Guards of earlier runs that no session confirmed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guards: Vec<GuardTrace>,
+}
+
+/// A guard of an earlier run that no session confirmed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuardTrace {
+    /// Whether it has restored the state before.
+    pub state: GuardState,
+    /// The run that armed it.
+    pub run: UntrustedText,
+    /// The guarded steps: `recipe/step[key]`.
+    pub steps: Vec<UntrustedText>,
+    /// Its time: `5m`.
+    pub time: UntrustedText,
+}
+
+/// The state of a guard that no session confirmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GuardState {
+    /// It will restore the state before, or does so now.
+    Armed,
+    /// It restored the state before.
+    Restored,
+}
+
+impl GuardTrace {
+    /// Returns the names of the steps: `` `a/b` and `c/d` ``.
+    pub fn list_steps(&self) -> String {
+        self.steps.iter().map(|step| format!("`{}`", step.raw())).collect::<Vec<_>>().join(" and ")
+    }
 }
 
 /// The mark of a hold, with the time at which it was read.
@@ -39,6 +72,7 @@ impl std::fmt::Debug for RecordsState {
             .field("running", &self.running)
             .field("window", &self.window)
             .field("hold", &self.hold)
+            .field("guards", &self.guards)
             .finish_non_exhaustive()
     }
 }

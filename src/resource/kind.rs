@@ -7,7 +7,7 @@ use super::change_mark::{ChangeMark, ChangedObject};
 use super::earlier_effects::ProvidedItem;
 use super::field::{FieldSpec, FieldValues};
 use crate::diag::Diag;
-use crate::model::{UndoEffect, Value};
+use crate::model::{GuardEffect, UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::traits::KindTraits;
 
@@ -135,6 +135,9 @@ pub trait Resource: DeclaredResource {
 
     /// Returns how the change can be undone. Pure.
     fn undo_effect(&self, judgement: &Assessment) -> UndoEffect;
+
+    /// Returns what a guard of the change restores. Pure.
+    fn guard_effect(&self, judgement: &Assessment) -> GuardEffect;
 }
 
 /// The path of one kind from the observation to the action. The action is made from the kind's own differences; their
@@ -164,6 +167,11 @@ pub trait TypedResource: DeclaredResource {
     fn undo(&self, _diff: &Self::Diff) -> UndoEffect {
         UndoEffect::irreversible(&format!("a change of `{}` cannot be undone", self.kind()))
     }
+
+    /// Returns what a guard of the change restores: by default, the paths that an undo restores. Pure.
+    fn guard(&self, diff: &Self::Diff) -> GuardEffect {
+        GuardEffect::restore_paths(self.undo(diff).paths)
+    }
 }
 
 impl<T: TypedResource> Resource for T {
@@ -192,6 +200,11 @@ impl<T: TypedResource> Resource for T {
             Some(diff) => self.undo(diff),
             None => UndoEffect::irreversible("the differences are not known before earlier steps ran"),
         }
+    }
+
+    fn guard_effect(&self, judgement: &Assessment) -> GuardEffect {
+        let diff = judgement.diff.as_ref().and_then(ErasedDiff::downcast);
+        diff.map(|diff| self.guard(diff)).unwrap_or_default()
     }
 }
 

@@ -38,5 +38,5 @@ pub use kind::{DeclaredResource, Resource, ResourceBuildResult, ResourceKind};
 pub use registry::{all_kinds, find_kind, kind_traits};
 pub(crate) use shared::apply_trace;
 pub(crate) use shared::support::unit_name;
-pub use traits::{EffectReach, KindTraits, PackageExposure, PackageListing};
+pub use traits::{EffectReach, GuardSupport, KindTraits, PackageExposure, PackageListing};
 pub use undo_kinds::is_undo_kind;

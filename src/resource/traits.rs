@@ -34,6 +34,8 @@ pub struct KindTraits {
     pub removes_more: bool,
     /// A failed change may be half done, so the report includes the state after it.
     pub fails_halfway: bool,
+    /// What a guard can restore.
+    pub guard: GuardSupport,
     /// How far the effects of a change reach.
     pub reach: EffectReach,
     /// Whether a change installs or upgrades packages.
@@ -53,6 +55,17 @@ pub enum EffectReach {
     Host,
     /// Not declared: files, units and accounts may appear, change or disappear.
     Unknown,
+}
+
+/// What a guard can restore after a change of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardSupport {
+    /// Nothing: steps do not support `guard`.
+    None,
+    /// The state before the change.
+    Own,
+    /// Only what the steps in its `restart_on` changed; then the step runs again.
+    Inputs,
 }
 
 /// Whether a change installs or upgrades packages.
@@ -100,6 +113,7 @@ impl KindTraits {
         only_removes: false,
         removes_more: false,
         fails_halfway: false,
+        guard: GuardSupport::None,
         reach: EffectReach::Host,
         packages: PackageListing::None,
         exposure: PackageExposure::None,
@@ -107,8 +121,12 @@ impl KindTraits {
     };
 
     /// A kind whose steps write files and do nothing else.
-    pub const WRITES_FILES: Self =
-        Self { reach: EffectReach::Resource, exposure: PackageExposure::Files, ..Self::DEFAULT };
+    pub const WRITES_FILES: Self = Self {
+        guard: GuardSupport::Own,
+        reach: EffectReach::Resource,
+        exposure: PackageExposure::Files,
+        ..Self::DEFAULT
+    };
 
     /// A kind of objects of the cluster's API.
     pub const IN_CLUSTER: Self = Self { in_cluster: true, ..Self::DEFAULT };

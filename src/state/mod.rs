@@ -1,6 +1,7 @@
 //! State: records on hosts, and runs next to the inventory.
 
 mod drift_log;
+mod guard;
 mod history;
 mod kept_file;
 mod record;
@@ -8,6 +9,7 @@ mod store;
 mod undo_journal;
 
 pub use drift_log::{DriftLog, DriftLogLock, NotifyLock};
+pub use guard::{GuardAnswer, GuardOutcome, GuardedStep, HostGuard, parse_guard_answer};
 pub use history::{RUN_VERSION, RunFolder, RunInfo, list_runs};
 pub use kept_file::build_kept_file_script;
 pub use record::{APPLIED_DIR, STATE_DIR, StepRecord, build_prepare_script, build_records_script};

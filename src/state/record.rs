@@ -120,6 +120,9 @@ else
   forge_key /var/lib/forge/key
 fi
 printf %s "$k"
+for g in /var/lib/forge/guard/*/restored; do
+  [ ! -e "$g" ] || rm -rf -- "${g%/*}"
+done
 [ ! -f /var/lib/forge/hold.json ] || { printf '\n'; date +%s; cat /var/lib/forge/hold.json; }
 "#,
     )

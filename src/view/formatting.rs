@@ -7,6 +7,12 @@ use crate::model::HostName;
 use crate::plan::HostReachability;
 use std::time::Duration;
 
+/// Describes a guard: `guard: 5m (restores the state before unless a new login succeeds)`.
+pub fn describe_guard(seconds: u64) -> String {
+    let time = crate::model::format_guard_time(seconds);
+    format!("guard: {time} (restores the state before unless a new login succeeds)")
+}
+
 /// Returns `1 host`, `3 hosts`.
 pub fn format_count(number: usize, one: &str) -> String {
     match number {

@@ -45,6 +45,7 @@ pub fn step(step: &str, kind: &str, title: &str, verdict: StepVerdict, reason: &
         image_sources: Default::default(),
         runs_unknown_images: false,
         at_once: None,
+        guard_s: None,
         stage: Default::default(),
         held: None,
         waits_for: None,

@@ -178,6 +178,7 @@ fn planned(verdict: StepVerdict, waits_for: Option<&str>) -> HostPlan {
         image_sources: Default::default(),
         runs_unknown_images: false,
         at_once: None,
+        guard_s: None,
         stage: Default::default(),
         held: None,
         waits_for: waits_for.map(forge::plan::UnmetDependency::on_step),

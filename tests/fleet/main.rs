@@ -27,6 +27,7 @@ mod driver_runfile;
 mod driver_world;
 mod early;
 mod faults;
+mod guard;
 mod harness;
 mod history;
 mod hold;

@@ -100,6 +100,7 @@ fn records(answers: &Map<String, Value>) -> RecordsState {
         running: Vec::new(),
         window: None,
         hold: None,
+        guards: Vec::new(),
     }
 }
 

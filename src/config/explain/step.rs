@@ -34,6 +34,9 @@ pub struct StepExplanation {
     /// The class to which the recipe raises its changes; absent if the class follows from the change alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disruption: Option<DisruptionClass>,
+    /// When the host restores the state before a change: `5m`, `off`; absent if the step does not declare it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guard: Option<String>,
     /// Expression that says whether the step applies to a host; absent if it always does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
@@ -129,6 +132,7 @@ pub fn explain_step(
         scope: step.scope,
         level: step.level,
         disruption: step.disruption,
+        guard: step.guard.describe(),
         when: step.when.as_ref().map(|when| when.source.clone()),
         otherwise_absent: step.otherwise_absent,
         keep: step.keep,

@@ -8,8 +8,8 @@ use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{RecipeStep, YamlData, YamlKey, YamlNode, scalar};
 use crate::diag::{Diag, DiagCode, Span};
-use crate::model::{DisruptionClass, StepScope};
-use crate::resource::{self, KindTraits, ProvidedItem};
+use crate::model::{DisruptionClass, StepGuard, StepScope};
+use crate::resource::{self, GuardSupport, KindTraits, ProvidedItem};
 use std::collections::BTreeSet;
 
 pub(super) fn read_step(
@@ -45,6 +45,7 @@ pub(super) fn read_step(
         timeout_s: table.get_limit("timeout", &mut cx.diags),
         retries: table.get_int("retries", 0, 10, &mut cx.diags).unwrap_or(0) as u32,
         at_once: table.get_int("at_once", 1, 1000, &mut cx.diags).map(|hosts| hosts as usize),
+        guard: read_guard(&table, cx),
         long: table.get_bool("long", &mut cx.diags).unwrap_or(false),
         keep: table.get_bool("keep", &mut cx.diags).unwrap_or(false),
         kind,
@@ -224,6 +225,32 @@ fn read_disruption(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<Di
     class
 }
 
+fn read_guard(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> StepGuard {
+    let Some(node) = table.get("guard") else { return StepGuard::Derived };
+    match &node.data {
+        YamlData::Scalar { text, .. } if text == "off" => StepGuard::Off,
+        _ => table.get_limit("guard", &mut cx.diags).map_or(StepGuard::Derived, StepGuard::After),
+    }
+}
+
+/// Reports a guard that could restore nothing, or not at the right time.
+fn report_guard(table: &YamlTable<'_>, step: &RecipeStep, cx: &mut LoadContext<'_>) {
+    let Some(key) = table.find_key("guard") else { return };
+    let StepGuard::After(_) = step.guard else { return };
+    let diag = |message: String| Diag::error(DiagCode::BadStep, message).with_span(key.span);
+    let support = step.traits().guard;
+    if support == GuardSupport::None && step.scope != StepScope::Cluster {
+        let kinds = list_kinds(|traits| traits.guard != GuardSupport::None);
+        let message = format!("`guard` is not supported by `{}`: the host cannot restore its state before", step.kind);
+        cx.push_diag(diag(message).hint(format!("kinds that support it: {kinds}")));
+    } else if support == GuardSupport::Inputs && step.restart_on.is_empty() {
+        let message = format!("`guard` of `{}` needs `restart_on`: it restores what these steps changed", step.kind);
+        cx.push_diag(diag(message));
+    } else if step.long {
+        cx.push_diag(diag("`guard` and `long` exclude each other".to_owned()));
+    }
+}
+
 /// Reads the scope. Kinds of the cluster's API always have scope `cluster`, and no other kind supports it.
 fn read_scope(table: &YamlTable<'_>, kind: &str, cx: &mut LoadContext<'_>) -> StepScope {
     let own = if resource::kind_traits(kind).in_cluster { StepScope::Cluster } else { StepScope::Host };
@@ -259,7 +286,8 @@ fn list_kinds(has_trait: fn(&KindTraits) -> bool) -> String {
 }
 
 /// Keys that only steps on hosts support.
-const HOST_STEP_KEYS: [&str; 7] = ["effective", "during", "restart_on", "provides", "export", "at_once", "long"];
+const HOST_STEP_KEYS: [&str; 8] =
+    ["effective", "during", "restart_on", "provides", "export", "at_once", "guard", "long"];
 
 /// Reports keys and values that a step of the cluster does not support.
 fn report_cluster_step(table: &YamlTable<'_>, step: &RecipeStep, cx: &mut LoadContext<'_>) {
@@ -296,6 +324,7 @@ fn report_step(table: &YamlTable<'_>, step: &RecipeStep, cx: &mut LoadContext<'_
         let what = format!("`restart_on` is supported by {RESTART_ON_KINDS}, not by `{}`", step.kind);
         cx.push_diag(Diag::error(DiagCode::BadStep, what).with_span(key.span));
     }
+    report_guard(table, step, cx);
     report_missing_trigger(step, cx);
     report_missing_check(step, cx);
     report_fleet(step, cx);

@@ -1,7 +1,7 @@
 //! Keys of a step.
 
 /// Keys that every step supports in addition to its resource.
-pub(in crate::config) const STEP_KEYS: [&str; 20] = [
+pub(in crate::config) const STEP_KEYS: [&str; 21] = [
     "name",
     "when",
     "otherwise",
@@ -20,6 +20,7 @@ pub(in crate::config) const STEP_KEYS: [&str; 20] = [
     "timeout",
     "retries",
     "at_once",
+    "guard",
     "long",
     "keep",
 ];

@@ -69,6 +69,10 @@ fn step_property(key: &str) -> Value {
             "How many hosts may run its action at once.",
             json!({ "type": "integer", "minimum": 1, "maximum": 1000 }),
         ),
+        "guard" => with_description(
+            "Time in which a new session must confirm the change; otherwise the host restores the state before. `off`: no guard.",
+            json!({ "anyOf": [duration_schema(), { "enum": ["off"] }] }),
+        ),
         "long" => with_description("Keep the command running if the connection is lost.", json!({ "type": "boolean" })),
         "keep" => with_description("Leave what the step did when the recipe is removed.", json!({ "type": "boolean" })),
         _ => json!({}),

@@ -41,7 +41,7 @@ pub(super) async fn open_test_host(
     if project.is_simulated(name) {
         return Err(skip("a sandbox cannot be measured".into(), false));
     }
-    let request = SessionRequest { project, options, host: name, secrets: &project.secrets };
+    let request = SessionRequest { project, options, host: name, secrets: &project.secrets, logs_in: false };
     let link = <dyn HostSession>::open(request).await.map_err(|error| skip(describe_transport_error(&error), true))?;
     let mut host = TestHost {
         name: name.clone(),

@@ -40,6 +40,17 @@ fn hold_is_read_with_the_clock_of_the_host() {
 }
 
 #[test]
+fn guards_are_read_with_run_time_and_steps() {
+    let printed_text =
+        "key\0\0units\0\0guard\0restored\x0020261121T093015-4f2a-0003\x005m\0base/a\nbase/b[x y]\0lines\0";
+    let guards = one(&printed(printed_text)).expect("known").guards;
+    let steps = vec!["base/a".into(), "base/b[x y]".into()];
+    let run = "20261121T093015-4f2a".into();
+    assert_eq!(guards, [GuardTrace { state: GuardState::Restored, run, steps, time: "5m".into() }]);
+    assert!(one(&printed("key\0\0units\0\0guard\0gone\0a-1\x005m\0b/c\0lines\0")).is_err());
+}
+
+#[test]
 fn truncated_or_denied_answer_is_unknown() {
     assert_eq!(one(&printed("key\0\0units\0\0record\0a.js")).expect_err("cut").why, "the records returned no answer");
     let mut raw = printed("");

@@ -6,7 +6,7 @@ use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, Unanswered
 use crate::resource::shared::file_target::{describe_type, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, path_state};
-use crate::resource::traits::{EffectReach, KindTraits, PackageExposure};
+use crate::resource::traits::{EffectReach, GuardSupport, KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, DeclaredResource,
     FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
@@ -43,6 +43,7 @@ and forge's own directories.
     build,
     traits: KindTraits {
         only_removes: true,
+        guard: GuardSupport::Own,
         reach: EffectReach::Resource,
         exposure: PackageExposure::Removal,
         ..KindTraits::DEFAULT

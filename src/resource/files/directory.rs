@@ -1,7 +1,7 @@
 //! `directory`: a directory with its owner and mode.
 
 use crate::diag::Diag;
-use crate::model::{BlockClass, DisruptionClass, UndoDeclaration, UndoEffect, Value};
+use crate::model::{BlockClass, DisruptionClass, GuardEffect, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
 use crate::resource::shared::file_target::{
     OwnershipDiff, ParentState, add_ownership_basis, check_parent, describe_differences, describe_type, path_probe,
@@ -11,7 +11,7 @@ use crate::resource::shared::shell;
 use crate::resource::shared::support::{
     GROUP_FIELD, OWNER_FIELD, bad_value, format_mode, output, parse_owner_and_group, path_state, required_text,
 };
-use crate::resource::traits::{EffectReach, KindTraits, PackageExposure};
+use crate::resource::traits::{EffectReach, GuardSupport, KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, DeclaredResource,
     FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
@@ -44,7 +44,12 @@ its contents on the same file system. The plan already lists entries that no ear
         FieldSpec::optional("recursive", FieldType::Bool, "Removal also removes the contents. Default `false`."),
     ],
     build,
-    traits: KindTraits { reach: EffectReach::Resource, exposure: PackageExposure::Directory, ..KindTraits::DEFAULT },
+    traits: KindTraits {
+        guard: GuardSupport::Own,
+        reach: EffectReach::Resource,
+        exposure: PackageExposure::Directory,
+        ..KindTraits::DEFAULT
+    },
 };
 
 /// Exits 0 if `$FORGE_PATH` is empty, 1 if it has entries; prints up to 50 of them.
@@ -406,6 +411,16 @@ impl TypedResource for DirectoryResource {
 
     fn act(&self, diff: &DirectoryDiff, cx: &AssessmentContext<'_>) -> Action {
         Action::Script(ActionScript { body: self.render_script(diff, cx.run), long: false, explain: EXPLAIN })
+    }
+
+    /// The contents of a directory are not kept.
+    fn guard(&self, diff: &DirectoryDiff) -> GuardEffect {
+        match diff {
+            DirectoryDiff::Create { path, .. } => GuardEffect::restore_paths([path]),
+            DirectoryDiff::Ownership(_) => GuardEffect::restore_paths([&self.path]),
+            DirectoryDiff::Remove { path, .. } if !self.recursive => GuardEffect::restore_paths([path]),
+            DirectoryDiff::Remove { .. } => GuardEffect::default(),
+        }
     }
 
     fn undo(&self, diff: &DirectoryDiff) -> UndoEffect {

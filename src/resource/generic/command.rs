@@ -1,12 +1,12 @@
 //! `command`: a check, and a command that runs if the check fails.
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::{DisruptionClass, SecretStore, UndoDeclaration, UndoEffect, Value};
+use crate::model::{DisruptionClass, GuardEffect, SecretStore, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, PathState, Probe, ProbeOutput, UnansweredReason};
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, check_account_name, output, path_state};
-use crate::resource::traits::{EffectReach, KindTraits, PackageExposure};
+use crate::resource::traits::{EffectReach, GuardSupport, KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
     FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
@@ -47,6 +47,7 @@ where nothing is left. A command without `remove` cannot be removed; its step ma
     build,
     traits: KindTraits {
         has_restart_inputs: true,
+        guard: GuardSupport::Inputs,
         may_be_long: true,
         check_fields: &["check", "creates"],
         change_field: Some("apply"),
@@ -510,6 +511,10 @@ impl TypedResource for CommandResource {
             CommandDiff::Remove { .. } => self.remove.as_deref().unwrap_or_default(),
         };
         Action::Script(ActionScript { body: self.render_script(script), long: false, explain: EXPLAIN })
+    }
+
+    fn guard(&self, diff: &CommandDiff) -> GuardEffect {
+        GuardEffect { reruns: matches!(diff, CommandDiff::Apply { .. }), ..GuardEffect::default() }
     }
 
     fn undo(&self, diff: &CommandDiff) -> UndoEffect {

@@ -200,6 +200,9 @@ fn render_change_body(folded: &FoldedStep<'_>) -> String {
         // Writing to a `String` cannot fail.
         let _ = writeln!(out, "- ? at most {most}, evaluated again after {until}");
     }
+    if let Some(seconds) = step.guard_s {
+        let _ = writeln!(out, "- {}", formatting::describe_guard(seconds));
+    }
     let _ = writeln!(out, "- declared at {}", code_span(&step.place, MAX_VALUE_CHARS));
     if let Some(items) = folded.describe_items() {
         let _ = writeln!(out, "- {}", prose_span(&items, MAX_VALUE_CHARS));

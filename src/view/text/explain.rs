@@ -77,6 +77,7 @@ fn write_traits(page: &StepExplanation, out: &mut dyn Write) -> io::Result<()> {
         ("scope", Some(page.scope.name().to_owned())),
         ("level", Some(format!("{:?}", page.level))),
         ("disruption", page.disruption.map(|class| format!("{class}: {}", class.meaning()))),
+        ("guard", page.guard.clone()),
         ("when", page.when.as_ref().map(|when| format!("{when}{otherwise}"))),
         ("each", page.each.clone()),
         ("removal", page.keep.then(|| "keeps it".to_owned())),

@@ -71,6 +71,7 @@ pub fn write_step(folded: &FoldedStep<'_>, verbose: bool, out: &mut dyn Write) -
         .filter(|change| !is_redundant(step, change))
         .try_for_each(|change| write_change(step, change, out))?;
     write_disruption(step.disruption, out)?;
+    write_guard(step, out)?;
     if let Some(envelope) = step.envelope.as_ref().filter(|envelope| envelope.foresight != ChangeCertainty::Certain) {
         write_envelope(step, envelope, out)?;
     }
@@ -156,6 +157,13 @@ fn write_disruption(class: DisruptionClass, out: &mut dyn Write) -> io::Result<(
     match class {
         DisruptionClass::D0 => Ok(()),
         class => writeln!(out, "    {} {class}: {}", paint(DISRUPT, "!"), class.meaning()),
+    }
+}
+
+fn write_guard(step: &StepPlan, out: &mut dyn Write) -> io::Result<()> {
+    match step.guard_s {
+        Some(seconds) => writeln!(out, "    {} {}", paint(DISRUPT, "!"), formatting::describe_guard(seconds)),
+        None => Ok(()),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::model::{UndoEffect, Value};
 use crate::probe::{AuthorizedKeysState, Observation, Probe, ProbeReading};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, check_account_name, required_text};
-use crate::resource::traits::{EffectReach, KindTraits};
+use crate::resource::traits::{EffectReach, GuardSupport, KindTraits};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource, FieldSpec,
     FieldType, FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
@@ -48,7 +48,7 @@ directory: these users may have put it there. forge does not change its owner an
 **Removal** removes these keys, whatever their options; other keys, directory and file stay.",
     fields: FIELDS,
     build,
-    traits: KindTraits { reach: EffectReach::Resource, ..KindTraits::DEFAULT },
+    traits: KindTraits { guard: GuardSupport::Own, reach: EffectReach::Resource, ..KindTraits::DEFAULT },
 };
 
 const FIELDS: &[FieldSpec] = &[

@@ -9,7 +9,7 @@ use crate::resource::shared::composite::{PartAssessments, render_part};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, required_text, unit_state, will_be_provided};
-use crate::resource::traits::KindTraits;
+use crate::resource::traits::{GuardSupport, KindTraits};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, ChangedPart,
     DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind,
@@ -57,7 +57,7 @@ one, or use a `timer`, which needs only systemd. The plan that writes the file a
         ),
     ],
     build,
-    traits: KindTraits::DEFAULT,
+    traits: KindTraits { guard: GuardSupport::Own, ..KindTraits::DEFAULT },
 };
 
 /// The services that read `/etc/cron.d`, as named by Debian and by Red Hat.

@@ -5,14 +5,14 @@ mod rules;
 
 use self::listing::TableListings;
 use crate::diag::Diag;
-use crate::model::{BlockClass, DisruptionClass, SecretStore, Value};
+use crate::model::{BlockClass, DisruptionClass, GuardEffect, GuardedTables, GuardedUnit, SecretStore, Value};
 use crate::probe::{Observation, Probe, UnansweredReason};
 use crate::resource::shared::composite::{PartAssessments, render_part};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::support::{bad_value, output, required_text, unit_state};
 use crate::resource::shared::{diff, shell};
 use crate::resource::system::unit::{UnitDiff, UnitResource};
-use crate::resource::traits::KindTraits;
+use crate::resource::traits::{GuardSupport, KindTraits};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangedPart, DeclaredResource, FieldSpec,
     FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
@@ -64,7 +64,7 @@ table. The table's counters restart at zero.
         ),
     ],
     build,
-    traits: KindTraits::DEFAULT,
+    traits: KindTraits { guard: GuardSupport::Own, ..KindTraits::DEFAULT },
 };
 
 const FOLDER: &str = "/etc/nftables.d";
@@ -427,6 +427,23 @@ impl TypedResource for NftablesResource {
     fn act(&self, diff: &NftablesDiff, cx: &AssessmentContext<'_>) -> Action {
         let body = if self.absent { self.render_removal(diff, cx) } else { self.render_apply(diff, cx) };
         Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
+    }
+
+    fn guard(&self, diff: &NftablesDiff) -> GuardEffect {
+        // A unit that was not loaded at boot did not run: stopping it changes no table.
+        let unit = |_: &BootDiff| GuardedUnit {
+            name: self.service.clone(),
+            acts: true,
+            ran: false,
+            reloads: false,
+            enabled: Some(false),
+        };
+        GuardEffect {
+            paths: self.labeled_paths(),
+            units: diff.enabled.iter().map(unit).collect(),
+            tables: GuardedTables::Named(self.table.clone()),
+            reruns: false,
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod action_script;
 mod assessment;
 mod declaration;
 mod diff;
+mod guard;
 mod loaded_inputs;
 mod renewal;
 mod restarts;
@@ -12,10 +13,10 @@ mod undo;
 pub(in crate::resource) use self::declaration::ServiceResource;
 pub(in crate::resource) use self::diff::ServiceDiff;
 use crate::diag::Diag;
-use crate::model::{RecordedStart, UndoEffect, Value};
+use crate::model::{GuardEffect, RecordedStart, UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::support::{required_text, unit_name, unit_state};
-use crate::resource::traits::{KindTraits, PackageExposure};
+use crate::resource::traits::{GuardSupport, KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource, FieldSpec,
     FieldType, FieldValues, ProvidedItem, Resource, ResourceKind, RestartInput, TypedResource,
@@ -85,6 +86,7 @@ A masked unit is unmasked if it has to run or be enabled.
         has_restart_inputs: true,
         stops_during: true,
         may_restart: true,
+        guard: GuardSupport::Own,
         exposure: PackageExposure::Process,
         claim_probe: Some(claim_probe),
         ..KindTraits::DEFAULT
@@ -191,6 +193,10 @@ impl TypedResource for ServiceResource {
 
     fn undo(&self, diff: &ServiceDiff) -> UndoEffect {
         undo::undo_service(self, diff)
+    }
+
+    fn guard(&self, diff: &ServiceDiff) -> GuardEffect {
+        guard::guard_service(self, diff)
     }
 }
 

@@ -1,0 +1,175 @@
+//! Guards: the host takes a change back by itself unless a new session confirms it.
+
+/// Seconds after which a guard restores the state before, if its step does not declare another time.
+pub const GUARD_DEFAULT_S: u64 = 300;
+
+/// Directories and files that decide who reaches a host and may act there.
+const ACCESS_PATHS: [&str; 7] = [
+    "/etc/ssh",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/netplan",
+    "/etc/network",
+    "/etc/systemd/network",
+    "/etc/NetworkManager",
+];
+
+/// The beginning of the paths from which the packet filter is loaded: `/etc/nftables.conf`, `/etc/nftables.d`.
+const FILTER_PATHS: &str = "/etc/nftables";
+
+/// Units through which forge reaches a host.
+const ACCESS_UNITS: [&str; 9] = [
+    "ssh.service",
+    "ssh.socket",
+    "sshd.service",
+    "sshd.socket",
+    "networking.service",
+    "NetworkManager.service",
+    "systemd-networkd.service",
+    "nftables.service",
+    "firewalld.service",
+];
+
+/// Units that replace the whole packet filter.
+const FILTER_UNITS: [&str; 2] = ["nftables.service", "firewalld.service"];
+
+/// What a step declares about its guard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StepGuard {
+    /// A guard if the change can cut forge off.
+    #[default]
+    Derived,
+    /// No guard.
+    Off,
+    /// A guard, with its time in seconds.
+    After(u64),
+}
+
+impl StepGuard {
+    /// Returns what the step declares: `5m`, `off`; `None` if it declares nothing.
+    pub fn describe(self) -> Option<String> {
+        match self {
+            Self::Derived => None,
+            Self::Off => Some("off".to_owned()),
+            Self::After(seconds) => Some(format_guard_time(seconds)),
+        }
+    }
+}
+
+/// What a guard restores if a change is not confirmed. A kind derives it from its differences.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GuardEffect {
+    /// Files and links as they were, or nothing; directories keep their content and get their owner and mode back.
+    pub paths: Vec<String>,
+    /// Units in their former state.
+    pub units: Vec<GuardedUnit>,
+    /// The packet filter.
+    pub tables: GuardedTables,
+    /// Whether the step runs again once the files that it applies are restored.
+    pub reruns: bool,
+}
+
+/// A unit before a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GuardedUnit {
+    /// The name with its type: `ssh.service`.
+    pub name: String,
+    /// Whether the change starts, stops, restarts or reloads it.
+    pub acts: bool,
+    /// Whether it ran.
+    pub ran: bool,
+    /// Whether a reload is enough to read the restored files.
+    pub reloads: bool,
+    /// Whether it started at boot; `None` if the change does not concern that.
+    pub enabled: Option<bool>,
+}
+
+/// Tables of nftables that a guard restores.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum GuardedTables {
+    /// None.
+    #[default]
+    None,
+    /// One table: `inet cluster`.
+    Named(String),
+    /// Every table of the host.
+    All,
+}
+
+impl GuardEffect {
+    /// Returns the effect of a change that concerns only paths.
+    pub fn restore_paths(paths: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { paths: paths.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// Returns the effect of a change of a unit.
+    pub fn restore_unit(unit: GuardedUnit) -> Self {
+        let filters = unit.acts && FILTER_UNITS.contains(&unit.name.as_str());
+        let tables = if filters { GuardedTables::All } else { GuardedTables::None };
+        Self { units: vec![unit], tables, ..Self::default() }
+    }
+
+    /// Reports whether the change can cut forge off from the host.
+    pub fn concerns_access(&self) -> bool {
+        let unit = |unit: &GuardedUnit| unit.acts && ACCESS_UNITS.contains(&unit.name.as_str());
+        self.tables != GuardedTables::None
+            || self.paths.iter().any(|path| is_access_path(path))
+            || self.units.iter().any(unit)
+    }
+
+    /// Reports whether there is nothing to restore.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Reports whether a file below such a path can cut forge off from its host.
+pub fn is_access_path(path: &str) -> bool {
+    let below = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    ACCESS_PATHS.iter().any(|folder| below(folder)) || path.starts_with(FILTER_PATHS)
+}
+
+/// Formats the time of a guard as it is declared: `90s`, `5m`, `1h`.
+pub fn format_guard_time(seconds: u64) -> String {
+    match seconds {
+        hours if hours % 3600 == 0 => format!("{}h", hours / 3600),
+        minutes if minutes % 60 == 0 => format!("{}m", minutes / 60),
+        seconds => format!("{seconds}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(name: &str, acts: bool) -> GuardEffect {
+        GuardEffect::restore_unit(GuardedUnit { name: name.into(), acts, ran: true, reloads: false, enabled: None })
+    }
+
+    #[test]
+    fn paths_of_access_are_recognized_by_whole_names() {
+        for path in ["/etc/ssh/sshd_config", "/etc/sudoers", "/etc/sudoers.d/x", "/etc/nftables.conf", "/etc/ssh"] {
+            assert!(is_access_path(path), "{path}");
+        }
+        for path in ["/etc/sshguard", "/etc/networks", "/etc/motd", "/srv/etc/ssh/x", "/etc/systemd/networkd.conf"] {
+            assert!(!is_access_path(path), "{path}");
+        }
+        assert!(GuardEffect::restore_paths(["/etc/motd", "/etc/netplan/a.yaml"]).concerns_access());
+        assert!(!GuardEffect::restore_paths(["/etc/motd", "/etc/hosts"]).concerns_access());
+    }
+
+    #[test]
+    fn units_of_access_are_guarded_if_they_act() {
+        assert!(unit("ssh.service", true).concerns_access());
+        assert!(!unit("ssh.service", false).concerns_access(), "only enabled or disabled");
+        assert!(!unit("nginx.service", true).concerns_access());
+        assert_eq!(unit("nftables.service", true).tables, GuardedTables::All);
+        assert_eq!(unit("nftables.service", false).tables, GuardedTables::None);
+    }
+
+    #[test]
+    fn guard_time_is_shown_as_declared() {
+        let shown = [8, 60, 90, 300, 3600].map(format_guard_time);
+        assert_eq!(shown, ["8s", "1m", "90s", "5m", "1h"]);
+    }
+}
