@@ -2,7 +2,7 @@
 
 use super::run_options::RunOptions;
 use crate::config::ExpansionState;
-use crate::model::{DisruptionClass, SecretStore, StepId, UndoEffect, UntrustedText};
+use crate::model::{SecretStore, StepId, UntrustedText};
 use crate::plan::{self, HostContext, StepAssessment, StepInstance, StepPredictions};
 use crate::resource::apply_trace::leave_trace;
 use crate::resource::{Action, ActionBatch, ArtifactDelivery, Assessment, Resource};
@@ -137,13 +137,6 @@ fn build_undo_step(
     judgement: &Assessment,
 ) -> UndoStep {
     let id = &turn.expanded.id;
-    let disruption = judgement.disruption.max(turn.step.disruption.unwrap_or_default());
-    let effect = match disruption >= DisruptionClass::D2 {
-        true => UndoEffect::irreversible(
-            "it reloads modules or reboots, which needs the window of its recipe: declare the former value and apply",
-        ),
-        false => resource.undo_effect(judgement),
-    };
     // An undo writes the records of the steps that it undoes, and none of its own.
     let replaced = match &options.undo {
         Some(undo) => undo.list_replaced_records(&case.host.name, id),
@@ -156,7 +149,7 @@ fn build_undo_step(
         step: id.clone(),
         kind: resource.kind().to_owned(),
         title: SecretStore::mask_placeholders(&resource.title()),
-        effect,
+        effect: plan::derive_undo_effect(turn, resource, judgement),
         secret: SecretStore::has_placeholder(&plan::to_canonical_json(&resource.desired_value())),
         restart_on: plan::find_restart_inputs(turn, turns).iter().map(|input| input.expanded.id.clone()).collect(),
         records: replaced.into_iter().map(keep_record).collect(),

@@ -32,6 +32,7 @@ mod step_names;
 mod step_planner;
 mod step_scope;
 mod undeclared;
+mod undo_effect;
 mod unmet_dependency;
 mod verify;
 mod window;
@@ -69,6 +70,7 @@ pub use step_planner::{assess_rules, list_provisions};
 pub use step_scope::{
     HostExports, choose_hosts, list_deferred_choices, read_exported_values, read_step_exports, to_exported_value,
 };
+pub use undo_effect::derive_undo_effect;
 pub use unmet_dependency::{DependencyShortfall, UnmetDependency};
 pub use verify::{adjust_for_pending, assess_verification, build_check_run, find_failed_verification};
 pub use window::{

@@ -131,6 +131,10 @@ pub struct StepPlan {
     pub changes: Vec<AttributeChange>,
     /// How much the change disturbs the host: the class that `--max-disruption` limits.
     pub disruption: DisruptionClass,
+    /// Why `forge undo` cannot undo the change: a lowercase fragment. Absent if it can, and for changes that are only
+    /// predicted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub irreversible: Option<UntrustedText>,
     /// Where the step runs: on each host, on one, for all, or against the cluster's API.
     pub scope: StepScope,
     /// The depth of verification that the step belongs to.

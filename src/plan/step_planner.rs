@@ -9,12 +9,13 @@ use super::missing_cluster::ClusterMaker;
 use super::model::{ChangeCertainty, PredictedEffects, StepPlan};
 use super::preconditions;
 use super::step_names::{describe_resource, step_title};
+use super::undo_effect::derive_undo_effect;
 use super::unmet_dependency::{DependencyShortfall, UnmetDependency};
 use super::verify::find_failed_verification;
 use super::window::{self, StepStage, WindowScope};
 use crate::config::{ConditionOutcome, ExpansionState, Project, RecipeInstance, RecipeRule};
 use crate::graph::{DependencyKind, GraphEdge, StepIndex};
-use crate::model::{DisruptionClass, HostName, StepId, StepPhase, StepScope, StepVerdict, Value};
+use crate::model::{DisruptionClass, HostName, SecretStore, StepId, StepPhase, StepScope, StepVerdict, Value};
 use crate::resource::{Assessment, EffectReach, PackageChanges, ProvidedItem};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -432,6 +433,13 @@ fn build_step_plan(
         ExpansionState::Resource(resource) => resource.artifact_delivery(&judgement).is_some(),
         _ => false,
     };
+    let is_predicted = judgement.predicted || ruling.until.is_some() && ruling.foresight != ChangeCertainty::Certain;
+    let irreversible = match &turn.expanded.state {
+        ExpansionState::Resource(resource) if judgement.diff.is_some() && !is_predicted => {
+            derive_undo_effect(turn, resource.as_ref(), &judgement).irreversible
+        }
+        _ => None,
+    };
     let envelope = ruling.until.map(|until| PredictedEffects {
         until: until.into(),
         disruption: worst_case_disruption(turn, &judgement, ruling.foresight),
@@ -447,6 +455,7 @@ fn build_step_plan(
         hint: judgement.hint,
         changes: judgement.changes,
         disruption: judgement.disruption,
+        irreversible: irreversible.map(|why| SecretStore::mask_placeholders(&why).into()),
         scope: turn.step.scope,
         level: turn.step.level,
         basis: ruling.basis,

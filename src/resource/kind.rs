@@ -165,7 +165,7 @@ pub trait TypedResource: DeclaredResource {
     /// Returns how the change can be undone. The state before it is in the differences, or on the host until the
     /// action begins. Pure.
     fn undo(&self, _diff: &Self::Diff) -> UndoEffect {
-        UndoEffect::irreversible(&format!("a change of `{}` cannot be undone", self.kind()))
+        UndoEffect::irreversible(&format!("kind `{}` has no undo", self.kind()))
     }
 
     /// Returns what a guard of the change restores: by default, the paths that an undo restores. Pure.

@@ -40,6 +40,7 @@ pub fn step(step: &str, kind: &str, title: &str, verdict: StepVerdict, reason: &
         envelope: None,
         by_reboot: false,
         reboot_failed: false,
+        irreversible: None,
         installs_artifact: false,
         images: Vec::new(),
         image_sources: Default::default(),
@@ -102,6 +103,7 @@ pub fn predicted_step() -> StepPlan {
 pub fn removed_step() -> StepPlan {
     StepPlan {
         changes: vec![AttributeChange::new("exists", Some("file"), None)],
+        irreversible: Some("the step declares `backup: false`".into()),
         ..step("legacy", "file", "/etc/legacy.conf", StepVerdict::Change, "exists")
     }
 }
@@ -206,6 +208,7 @@ pub fn hostile_plan(text: &str) -> Plan {
             resource: text.into(),
             foresight: Default::default(),
         }),
+        irreversible: Some(text.into()),
         place: text.into(),
         ..step(text, text, text, verdict, text)
     };

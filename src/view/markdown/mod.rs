@@ -186,7 +186,8 @@ fn render_change_head(folded: &FoldedStep<'_>, quote: &dyn Fn(&str, usize) -> St
         0 => String::new(),
         _ => format!(", and {}", format_count(folded.items.len() - 1, "more item")),
     };
-    format!("{} {what}{items}{class} on {on}{values}", quote(sign, NAME))
+    let undo = if step.irreversible.is_some() { " (cannot be undone)" } else { "" };
+    format!("{} {what}{items}{class}{undo} on {on}{values}", quote(sign, NAME))
 }
 
 fn render_change_body(folded: &FoldedStep<'_>) -> String {
@@ -194,6 +195,10 @@ fn render_change_body(folded: &FoldedStep<'_>) -> String {
     let mut out =
         format!("{}: {}\n\n", code_span(&step.id.to_string(), NAME), prose_span(step.reason.raw(), MAX_VALUE_CHARS));
     step.changes.iter().for_each(|change| push_attribute(change, &mut out));
+    if let Some(why) = &step.irreversible {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(out, "- cannot be undone: {}", prose_span(why.raw(), MAX_VALUE_CHARS));
+    }
     if let Some(envelope) = step.envelope.as_ref().filter(|envelope| envelope.foresight != ChangeCertainty::Certain) {
         let most = envelope.disruption.max(step.disruption);
         let until = prose_span(envelope.until.raw(), MAX_VALUE_CHARS);

@@ -53,7 +53,8 @@ pub fn group_unreachable<'a>(
 /// Returns the displayed fields of a step. The basis is not displayed: hosts may differ in parts that do not change.
 fn shown_fields(step: &StepPlan) -> impl Hash + Eq + use<'_> {
     let what = (&step.id, &step.kind, &step.title, &step.verdict, &step.reason, &step.changes);
-    (what, &step.disruption, &step.guard_s, &step.scope, &step.envelope, &step.waits_for, &step.held)
+    let effect = (&step.disruption, &step.guard_s, &step.irreversible);
+    (what, effect, &step.scope, &step.envelope, &step.waits_for, &step.held)
 }
 
 /// Merges the step orders of hosts. A new step is placed right after its predecessor on its host.

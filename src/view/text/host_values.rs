@@ -202,6 +202,8 @@ fn change_keys(step: &StepPlan) -> impl Iterator<Item = (&str, bool)> {
 enum WordPosition<'a> {
     Title,
     Reason,
+    /// Why the change cannot be undone.
+    Irreversible,
     /// The observed value of an attribute.
     Before(&'a str),
     /// Its desired value.
@@ -215,6 +217,7 @@ impl fmt::Display for WordPosition<'_> {
         match self {
             Self::Title => f.write_str("title"),
             Self::Reason => f.write_str("reason"),
+            Self::Irreversible => f.write_str("why it cannot be undone"),
             Self::Before(attribute) => write!(f, "{attribute} before"),
             Self::After(attribute) => write!(f, "{attribute} after"),
             Self::Line(attribute, number) => write!(f, "{attribute} line {number}"),
@@ -242,7 +245,9 @@ impl<'a> TextWord<'a> {
 
 /// Splits the displayed text of a step into words.
 fn split_words(step: &StepPlan) -> impl Iterator<Item = TextWord<'_>> {
+    let irreversible = step.irreversible.as_ref().map(|why| (WordPosition::Irreversible, why.raw()));
     let head = [(WordPosition::Title, step.title.raw()), (WordPosition::Reason, step.reason.raw())];
+    let head = head.into_iter().chain(irreversible);
     let changes = step.changes.iter().flat_map(|change| {
         let name = change.attribute.as_str();
         // With a diff the values are not shown: they are sizes and digests that follow from it.
@@ -252,7 +257,7 @@ fn split_words(step: &StepPlan) -> impl Iterator<Item = TextWord<'_>> {
         let lines = change.diff.iter().flat_map(|diff| diff.raw().split('\n')).enumerate();
         values.chain(lines.map(move |(at, line)| WordCutter::for_diff_line(WordPosition::Line(name, at + 1), line)))
     });
-    head.into_iter().map(|(place, text)| WordCutter::new(place, text)).chain(changes).flatten()
+    head.map(|(place, text)| WordCutter::new(place, text)).chain(changes).flatten()
 }
 
 /// Splits a text into words.

@@ -41,6 +41,7 @@ impl<'a> ItemShape<'a> {
         let general = |text: &str| Some(text.replace(key, NAME));
         let raw = |text: &crate::model::UntrustedText| general(text.raw());
         let mut texts = vec![raw(&step.title), raw(&step.reason), step.hint.as_deref().and_then(general)];
+        texts.push(step.irreversible.as_ref().and_then(raw));
         for change in &step.changes {
             texts.push(general(&change.attribute));
             texts.push(change.secret.then(String::new));

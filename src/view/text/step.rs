@@ -72,6 +72,7 @@ pub fn write_step(folded: &FoldedStep<'_>, verbose: bool, out: &mut dyn Write) -
         .try_for_each(|change| write_change(step, change, out))?;
     write_disruption(step.disruption, out)?;
     write_guard(step, out)?;
+    write_irreversible(step, out)?;
     if let Some(envelope) = step.envelope.as_ref().filter(|envelope| envelope.foresight != ChangeCertainty::Certain) {
         write_envelope(step, envelope, out)?;
     }
@@ -165,6 +166,12 @@ fn write_guard(step: &StepPlan, out: &mut dyn Write) -> io::Result<()> {
         Some(seconds) => writeln!(out, "    {} {}", paint(DISRUPT, "!"), formatting::describe_guard(seconds)),
         None => Ok(()),
     }
+}
+
+/// Writes why the change cannot be undone, if it cannot.
+fn write_irreversible(step: &StepPlan, out: &mut dyn Write) -> io::Result<()> {
+    let Some(why) = &step.irreversible else { return Ok(()) };
+    writeln!(out, "    {}", paint(DIM, format!("(cannot be undone: {})", escape::escape_untrusted(why))))
 }
 
 /// Writes the predicted effects of a step. The step is evaluated again right before it runs and may not exceed the
