@@ -120,6 +120,7 @@ fn read_project(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
     };
     let (cluster, rollout) = (std::mem::take(&mut inventory.cluster), inventory.rollout.take());
     let drift = inventory.drift.take().unwrap_or_default();
+    let undo = inventory.undo.unwrap_or_default();
     let (kubernetes, named_api) = (inventory.kubernetes.take(), inventory.names_api);
     let resolved = inventory::resolve_inventory(inventory, cx);
     rollout.iter().for_each(|rollout| inventory::check_rollout(rollout, resolved.groups.keys(), cx));
@@ -137,6 +138,7 @@ fn read_project(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
         library: library.clone(),
         rollout: rollout.unwrap_or_default(),
         drift,
+        undo,
         tests,
         kubernetes,
         programs,
@@ -188,6 +190,7 @@ pub(super) fn empty_project(path: &Utf8Path, cx: &LoadContext<'_>) -> Project {
         removals: Default::default(),
         rollout: Default::default(),
         drift: Default::default(),
+        undo: Default::default(),
         tests: Default::default(),
         kubernetes: None,
         secrets: Default::default(),

@@ -41,6 +41,8 @@ pub struct Project {
     pub rollout: super::RolloutPolicy,
     /// The `drift:` settings; defaults if the inventory has none.
     pub drift: super::DriftPolicy,
+    /// The `undo:` settings; defaults if the inventory has none.
+    pub undo: crate::model::UndoRetention,
     /// The declared sets of acceptance tests, and the built-in sets.
     pub tests: super::TestSuite,
     /// The cluster's API, if one is declared.

@@ -102,7 +102,7 @@ fn insert_state(states: &mut BTreeMap<String, String>, line: &str) -> Option<Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{StepId, UndoEffect};
+    use crate::model::{StepId, UndoEffect, UndoRetention};
     use crate::script::ShellFragment;
     use crate::state::UndoStep;
     use secrecy::ExposeSecret;
@@ -142,7 +142,7 @@ mod tests {
         let old = format!("{root}/it's old");
         let new = format!("{root}/new");
         std::fs::write(&old, "before\n").unwrap();
-        let scripts = group("r1", &[old.clone(), new.clone()]).build_scripts(0);
+        let scripts = group("r1", &[old.clone(), new.clone()]).build_scripts(0, UndoRetention::default());
         run(scripts.before.clone(), root);
         std::fs::write(&old, "after\n").unwrap();
         std::fs::write(&new, "made\n").unwrap();
@@ -164,7 +164,7 @@ mod tests {
         let again = parse_journal(&run_text(READ_JOURNAL, root, &["r1"])).unwrap();
         assert_eq!(again.groups[0].same, [old.clone(), new.clone()].into());
         std::fs::write(&old, "after\n").unwrap();
-        run(group("r1", &[old.clone(), new.clone()]).build_scripts(0).after, root);
+        run(group("r1", &[old.clone(), new.clone()]).build_scripts(0, UndoRetention::default()).after, root);
         std::fs::write(&new, "made by hand\n").unwrap();
         let moved = parse_journal(&run_text(READ_JOURNAL, root, &["r1"])).unwrap();
         assert_ne!(moved.groups[0].after.get(&new), moved.groups[0].now.get(&new));
@@ -186,12 +186,40 @@ mod tests {
         let root = folder.path().to_str().unwrap();
         std::fs::create_dir(folder.path().join("forge")).unwrap();
         for number in 10..32 {
-            run(group(&format!("r{number}"), &[format!("{root}/x")]).build_scripts(0).before, root);
+            run(
+                group(&format!("r{number}"), &[format!("{root}/x")]).build_scripts(0, UndoRetention::default()).before,
+                root,
+            );
         }
         let left = std::fs::read_dir(folder.path().join("forge/undo")).unwrap().count();
         assert_eq!(left, 20);
         let journal = parse_journal(&run_text(READ_JOURNAL, root, &["r30"])).unwrap();
         assert_eq!(journal.later, [(StepId::new("web", "page"), "r31".to_owned())]);
         assert_eq!(run_text(READ_JOURNAL, root, &["r10"]), "");
+    }
+
+    #[test]
+    fn declared_retention_limits_runs_and_their_age() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_str().unwrap();
+        std::fs::create_dir(folder.path().join("forge")).unwrap();
+        let add = |number: usize, kept| {
+            run(group(&format!("r{number}"), &[format!("{root}/x")]).build_scripts(0, kept).before, root);
+        };
+        let list = || {
+            let entries = std::fs::read_dir(folder.path().join("forge/undo")).unwrap();
+            let mut names: Vec<String> =
+                entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+            names.sort();
+            names
+        };
+        (10..16).for_each(|number| add(number, UndoRetention { runs: 3, days: None }));
+        assert_eq!(list(), ["r13", "r14", "r15"]);
+        let old = Command::new("touch").args(["-d", "49 hours ago"]).arg(format!("{root}/forge/undo/r14")).status();
+        assert!(old.unwrap().success());
+        add(16, UndoRetention { runs: 9, days: Some(3) });
+        assert_eq!(list(), ["r13", "r14", "r15", "r16"]);
+        add(17, UndoRetention { runs: 9, days: Some(2) });
+        assert_eq!(list(), ["r13", "r15", "r16", "r17"]);
     }
 }

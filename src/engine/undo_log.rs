@@ -29,6 +29,6 @@ impl UndoLog {
             ..UndoGroup::new(&run.project.cluster, &run.options.run, steps)
         };
         self.groups += 1;
-        group.build_scripts(self.groups - 1)
+        group.build_scripts(self.groups - 1, run.project.undo)
     }
 }

@@ -38,6 +38,21 @@ pub struct UndoDeclaration {
     pub restarts: bool,
 }
 
+/// How long a host keeps what an undo needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UndoRetention {
+    /// The number of runs that changed the host.
+    pub runs: u32,
+    /// The age of a run in days; `None` for any age.
+    pub days: Option<u32>,
+}
+
+impl Default for UndoRetention {
+    fn default() -> Self {
+        Self { runs: 20, days: None }
+    }
+}
+
 impl UndoEffect {
     /// Returns the effect of a change that concerns only files and links.
     pub fn restore_paths(paths: impl IntoIterator<Item = impl Into<String>>) -> Self {

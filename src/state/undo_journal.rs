@@ -4,16 +4,13 @@
 //! replaces. The script of the group writes them before its first change; so they exist whatever happens to forge.
 
 use super::record::STATE_DIR;
-use crate::model::{StepId, UndoEffect, Value};
+use crate::model::{StepId, UndoEffect, UndoRetention, Value};
 use crate::script::{ShellFragment, safe_path};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The format version of a journal file; see `schemas/undo.json`.
 const UNDO_VERSION: u32 = 1;
-
-/// The number of runs that a host keeps. Older ones are removed when a run makes its first change.
-const KEPT_RUNS: u64 = 20;
 
 /// The changes of one script, and the state before them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -136,8 +133,9 @@ impl UndoGroup {
         format!("{}/{number}-{path}", Self::folder(run))
     }
 
-    /// Returns the scripts of the group with that number in its run.
-    pub fn build_scripts(&self, number: u64) -> UndoScripts {
+    /// Returns the scripts of the group with that number in its run. The first one of a run removes earlier runs that
+    /// are not kept any longer.
+    pub fn build_scripts(&self, number: u64, kept: UndoRetention) -> UndoScripts {
         let folder = Self::folder(&self.run);
         let file = |kind: &str| format!("{folder}/{number}.{kind}");
         let paths = self.paths();
@@ -146,8 +144,9 @@ impl UndoGroup {
             .word(&folder)
             .word(file("json"))
             .word(file("before"))
-            .number(KEPT_RUNS)
-            .code("\nd=$1 json=$2 states=$3 limit=$4 synced=")
+            .number(u64::from(kept.runs))
+            .number(u64::from(kept.days.unwrap_or_default()))
+            .code("\nd=$1 json=$2 states=$3 limit=$4 days=$5 synced=")
             .code(safe_path::ENTER_DIRECTORY)
             .code(OPEN_JOURNAL);
         let before = paths.iter().enumerate().fold(before, |script, (at, path)| {
@@ -179,6 +178,7 @@ if [ ! -d "$d" ]; then
   mkdir -p -- "$d" || fail "cannot make $d"
   set -- "${d%/*}"/*/
   while [ $# -gt "$limit" ]; do rm -rf -- "$1"; shift; done
+  [ "$days" = 0 ] || find "${d%/*}" -mindepth 1 -maxdepth 1 -type d -mmin "+$((days * 1440))" -exec rm -rf -- {} +
 fi
 : >"$states" || fail "cannot write $states"
 keep() {

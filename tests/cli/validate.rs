@@ -48,3 +48,22 @@ fn json_into_writes_the_validation_document() {
     let document: serde_json::Value = serde_json::from_str(&place.read("out.json")).unwrap();
     assert_eq!(document["inventories"][0]["declares"], serde_json::json!({"hosts": 2, "recipes": 1, "steps": 1}));
 }
+
+#[test]
+fn undo_settings_out_of_range_are_rejected_with_their_place() {
+    let check = |undo: &str| {
+        let place = place().file("inventory.yaml", &format!("{VALID}undo: {undo}\n"));
+        place.forge(&["validate"])
+    };
+    let said = check("{ runs: 50, days: 90 }");
+    assert!(said.starts_with("exit 0\n"), "{said}");
+    for (undo, message) in [
+        ("{ runs: 0 }", "`runs` must be from 1 to 1000, found 0"),
+        ("{ days: 4000 }", "`days` must be from 1 to 3650, found 4000"),
+        ("{ keep: 5 }", "`keep`"),
+    ] {
+        let said = check(undo);
+        assert!(said.starts_with("exit 65\n") && said.contains(message), "{undo}: {said}");
+        assert!(said.contains(" --> inventory.yaml:6:"), "{undo}: {said}");
+    }
+}

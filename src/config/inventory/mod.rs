@@ -14,6 +14,7 @@ pub(crate) mod selector;
 pub(super) mod smtp;
 mod test_definition;
 pub(super) mod tests;
+mod undo;
 mod vars;
 
 pub(super) use apply::{ApplyEntry, RawApplyEntry};
@@ -24,6 +25,7 @@ pub(super) use drift::{IGNORE_KEYS, KEYS as DRIFT_KEYS};
 pub(super) use kubernetes::KEYS as KUBERNETES_KEYS;
 pub(super) use resolve::{HostVar, ResolvedInventory, resolve_inventory};
 pub(super) use rollout::{DRAIN_KEYS, KEYS as ROLLOUT_KEYS, NODE_KEYS, report_unknown_groups as check_rollout};
+pub(super) use undo::KEYS as UNDO_KEYS;
 pub(super) use vars::RawVars;
 
 use super::identifier::is_label;
@@ -31,14 +33,15 @@ use super::load_context::LoadContext;
 use super::yaml_table::{self, YamlTable};
 use super::{DriftPolicy, RolloutPolicy, YamlKey, YamlNode};
 use crate::diag::{Diag, DiagCode, Span};
+use crate::model::UndoRetention;
 use crate::object::ClusterAccess;
 use connect::SpannedConnectSettings;
 use indexmap::IndexMap;
 use std::rc::Rc;
 
 /// Top-level keys of an inventory.
-pub(super) const KEYS: [&str; 10] =
-    ["cluster", "connect", "hosts", "groups", "recipes", "apply", "rollout", "drift", "kubernetes", "tests"];
+pub(super) const KEYS: [&str; 11] =
+    ["cluster", "connect", "hosts", "groups", "recipes", "apply", "rollout", "drift", "undo", "kubernetes", "tests"];
 
 /// A parsed inventory whose parts are checked one by one, but not yet against each other.
 #[derive(Default)]
@@ -52,6 +55,7 @@ pub(super) struct RawInventory {
     pub recipes: Option<Vec<(String, Span)>>,
     pub rollout: Option<RolloutPolicy>,
     pub drift: Option<DriftPolicy>,
+    pub undo: Option<UndoRetention>,
     pub kubernetes: Option<ClusterAccess>,
     /// Whether the inventory has a `kubernetes` key, valid or not.
     pub names_api: bool,
@@ -75,6 +79,7 @@ pub(super) fn read_inventory(root: &YamlNode, cx: &mut LoadContext<'_>) -> RawIn
         recipes: table.get("recipes").map(|node| read_recipe_folders(node, cx)),
         rollout: table.get("rollout").and_then(|node| rollout::read_rollout(node, cx)),
         drift: table.get("drift").and_then(|node| drift::read_drift_policy(node, cx)),
+        undo: table.get("undo").and_then(|node| undo::read_undo_retention(node, cx)),
         kubernetes: None,
         names_api: table.get("kubernetes").is_some(),
     };

@@ -8,7 +8,7 @@ use super::parts::{
 };
 use super::rollout::rollout_property;
 use crate::config::inventory::tests::ENTRY_KEYS as TEST_ENTRY_KEYS;
-use crate::config::inventory::{DRIFT_KEYS, KEYS as INVENTORY_KEYS, KUBERNETES_KEYS, ROLLOUT_KEYS};
+use crate::config::inventory::{DRIFT_KEYS, KEYS as INVENTORY_KEYS, KUBERNETES_KEYS, ROLLOUT_KEYS, UNDO_KEYS};
 use crate::model::Value;
 use serde_json::json;
 
@@ -49,6 +49,10 @@ fn inventory_property(key: &str) -> Value {
             with_description("How changes are rolled out.", object_schema(&ROLLOUT_KEYS, rollout_property, &[]))
         }
         "drift" => with_description("Settings of `forge drift`.", object_schema(&DRIFT_KEYS, drift_property, &[])),
+        "undo" => with_description(
+            "How long hosts keep what `forge undo` needs.",
+            object_schema(&UNDO_KEYS, undo_property, &[]),
+        ),
         "kubernetes" => with_description(
             "The Kubernetes API of the hosts' cluster. forge ignores `KUBECONFIG` and the current context.",
             object_schema(&KUBERNETES_KEYS, kubernetes_property, &["kubeconfig", "context"]),
@@ -56,6 +60,20 @@ fn inventory_property(key: &str) -> Value {
         "tests" => with_description(
             "Sets of acceptance tests for `forge test`, by name. `quick`, `burn-in` and `full` replace the built-in ones.",
             map_schema(list_schema(object_schema(&TEST_ENTRY_KEYS, test_property, &["test", "on"]))),
+        ),
+        _ => json!({}),
+    }
+}
+
+fn undo_property(key: &str) -> Value {
+    match key {
+        "runs" => with_description(
+            "Number of runs that changed the host. Default: 20.",
+            json!({ "type": "integer", "minimum": 1, "maximum": 1000 }),
+        ),
+        "days" => with_description(
+            "Age of a run in days. Default: any age.",
+            json!({ "type": "integer", "minimum": 1, "maximum": 3650 }),
         ),
         _ => json!({}),
     }
