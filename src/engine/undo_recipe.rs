@@ -3,7 +3,7 @@
 use super::undo_request::{GeneratedUndo, HostUndo, UndoRefusal, UndoRequest, UndoSelection};
 use crate::config::{GeneratedRecipe, escape_template};
 use crate::model::{HostName, StepId, UndoDeclaration, Value};
-use crate::resource::{declare_former_path, is_undo_kind};
+use crate::resource::{declare_former_path, is_undo_declaration};
 use crate::state::{FormerRecord, FormerState, UndoGroup, UndoStep};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -137,7 +137,7 @@ impl<'j> RunOnHost<'j> {
         if let Some(why) = &step.effect.irreversible {
             return Some(why.clone());
         }
-        if let Some(declared) = step.effect.steps.iter().find(|declared| !is_undo_kind(&declared.kind)) {
+        if let Some(declared) = step.effect.steps.iter().find(|declared| !is_undo_declaration(declared)) {
             return Some(format!("the journal was altered: no undo declares `{}`", declared.kind));
         }
         if let Some((_, run)) = self.journal.later.iter().find(|(later, _)| *later == step.step) {

@@ -39,4 +39,4 @@ pub use registry::{all_kinds, find_kind, kind_traits};
 pub(crate) use shared::apply_trace;
 pub(crate) use shared::support::unit_name;
 pub use traits::{EffectReach, GuardSupport, KindTraits, PackageExposure, PackageListing};
-pub use undo_kinds::is_undo_kind;
+pub use undo_kinds::is_undo_declaration;

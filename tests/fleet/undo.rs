@@ -131,3 +131,67 @@ fn run_is_undone_and_so_is_the_undo() {
     assert_eq!(node.read("/etc/old.conf"), b"after\n");
     assert_eq!(state(node), after, "{forced}");
 }
+
+const WALL: &str = r#"
+recipe: wall
+summary: A table of the packet filter
+params:
+  port: { type: text, default: "22" }
+steps:
+  - name: table
+    nftables:
+      name: wall
+      rules: |
+        chain input {
+          type filter hook input priority 20; policy accept;
+          tcp dport {{ params.port }} counter accept
+        }
+"#;
+
+/// What the host says about the table: its rules in the kernel, its files and its unit.
+const WALL_STATE: &str = r#"
+nft -s list table inet wall
+cd /etc && sha256sum nftables.d/forge-inet-wall.nft systemd/system/forge-nftables-inet-wall.service
+stat -c '%n %a %U:%G' nftables.d/forge-inet-wall.nft systemd/system/forge-nftables-inet-wall.service
+systemctl is-enabled forge-nftables-inet-wall; systemctl is-active forge-nftables-inet-wall
+ls /etc/nftables.d
+"#;
+
+#[test]
+fn changed_and_removed_table_is_loaded_as_before() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let state = || node.must(&format!("{{ {WALL_STATE} }} 2>&1 || :"));
+    let entry = |rest: &str| format!("undo: {{ runs: 3 }}\napply: [{{ recipe: wall, on: all{rest} }}]\n");
+    let project = Project::new(&nodes).inventory(&entry("")).recipe("wall", WALL);
+    let run = |project: &Project, arguments: &[&str]| {
+        let out = project.forge(arguments.iter().copied());
+        assert_eq!(out.code, 0, "{out}");
+        out
+    };
+    let undo: &[&str] = &["undo", "last", "-i", "inventory.yaml", "--yes"];
+    let none = state();
+    run(&project, &["apply", "inventory.yaml", "--yes"]);
+    let first = state();
+    assert!(first.contains("tcp dport 22") && first.ends_with("forge-inet-wall.nft"), "{first}");
+    run(&project, undo);
+    assert_eq!(state(), none.replace("ls: cannot access '/etc/nftables.d': No such file or directory", "").trim());
+    run(&project, &["apply", "inventory.yaml", "--yes"]);
+    assert_eq!(state(), first);
+
+    let project = project.inventory(&entry(", with: { port: \"443\" }"));
+    run(&project, &["apply", "inventory.yaml", "--yes"]);
+    let second = state();
+    assert!(second.contains("tcp dport 443"), "{second}");
+    run(&project, undo);
+    assert_eq!(state(), first);
+    run(&project, undo);
+    assert_eq!(state(), second, "an undo is undone");
+
+    let project = project.inventory(&entry(", ensure: absent"));
+    run(&project, &["apply", "inventory.yaml", "--yes"]);
+    assert!(!state().contains("tcp dport"), "{}", state());
+    run(&project, undo);
+    assert_eq!(state(), second);
+    assert_eq!(node.must("ls /var/lib/forge/undo | wc -l"), "3", "the declared number of runs");
+}

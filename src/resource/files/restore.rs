@@ -1,15 +1,15 @@
 //! `restore`: a file or link as it was before a run, from the copy on the host; or nothing, if nothing existed.
 
 use crate::diag::Diag;
-use crate::model::{BlockClass, DisruptionClass, UndoDeclaration, UndoEffect, UntrustedText, Value};
+use crate::model::{BlockClass, DisruptionClass, StepVerdict, UndoDeclaration, UndoEffect, UntrustedText, Value};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
 use crate::resource::shared::diff;
 use crate::resource::shared::file_target::{
     OwnershipDiff, add_ownership_basis, describe_differences, describe_type, path_probe, type_basis,
 };
 use crate::resource::shared::shell;
-use crate::resource::shared::support::{bad_value, path_state, required_text};
-use crate::resource::system::unit::is_unit_path;
+use crate::resource::shared::support::{bad_value, output, path_state, required_text};
+use crate::resource::system::unit::{UNITS_FOLDER, is_unit_path};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeAspect, ChangeMark, ChangedObject,
@@ -32,7 +32,8 @@ mode and attributes, into a directory that only root can enter.
 unchanged step reports `as before the run`.
 
 **A change** writes the copy next to the path, syncs it and renames it into place. Without `copy` it removes the file or
-link. If the path is a unit of systemd, systemd reads its units again.
+link. If the path is a unit of systemd, systemd reads its units again. If it contains settings of GRUB, `update-grub`
+generates the boot menu again, also if the path matches and the menu is older.
 
 **Blocked** is a step whose copy is missing, and one whose path is a directory: the state before is not known, or other
 changes would be lost.
@@ -63,6 +64,18 @@ pub fn declare_former_path(path: &str, copy: Option<&str>, secret: bool) -> Undo
     UndoDeclaration::present(KIND.name, fields)
 }
 
+/// Settings of GRUB, from which `update-grub` generates the menu.
+const GRUB_SETTINGS: &str = "/etc/default/grub";
+
+/// Exits 1 if GRUB's menu is older than its settings. A removed file changes the time of its directory.
+const MENU_IS_CURRENT: &str = r#"command -v update-grub >/dev/null 2>&1 || exit 0
+[ -e /boot/grub/grub.cfg ] || exit 0
+newer=$(find /etc/default/grub /etc/default/grub.d -newer /boot/grub/grub.cfg 2>/dev/null)
+[ -z "$newer" ]"#;
+
+const UPDATE_MENU: &str = r#"if command -v update-grub >/dev/null 2>&1 && [ -e /boot/grub/grub.cfg ]; then update-grub >&2 || exit 1; fi
+"#;
+
 /// The directory of all copies.
 const COPIES: &str = "/var/lib/forge/undo/";
 
@@ -92,6 +105,39 @@ impl RestoreResource {
         Probe::Path { path: path.to_owned(), want: (!self.secret).then(|| NO_DIGEST.to_owned()) }
     }
 
+    /// Returns the probe of GRUB's menu, if the path contains settings of GRUB.
+    fn menu_probe(&self) -> Option<Probe> {
+        let rest = self.path.strip_prefix(GRUB_SETTINGS)?;
+        (rest.is_empty() || rest.starts_with(".d/")).then(|| Probe::Check {
+            id: "menu of GRUB".to_owned(),
+            script: MENU_IS_CURRENT.to_owned(),
+            user: None,
+            cwd: None,
+            env: Vec::new(),
+            timeout_s: None,
+        })
+    }
+
+    /// Adds the generation of a menu that is older than its settings.
+    fn add_menu(
+        &self,
+        assessment: Assessment<RestoreDiff>,
+        seen: &Observation,
+    ) -> Result<Assessment<RestoreDiff>, UnansweredReason> {
+        let Some(probe) = self.menu_probe().filter(|_| assessment.verdict == StepVerdict::Ok) else {
+            return Ok(assessment);
+        };
+        match output(seen, &probe)?.status {
+            0 => Ok(assessment),
+            1 => Ok(self.differs(
+                "GRUB's menu is older than its settings".to_owned(),
+                RestoreDiff { menu: true, ..RestoreDiff::default() },
+                json!({ "path": assessment.basis, "menu": "old" }),
+            )),
+            status => Err(UnansweredReason::new(format!("the check of GRUB's menu exited with {status}"))),
+        }
+    }
+
     fn try_assess(&self, seen: &Observation) -> Result<Assessment<RestoreDiff>, UnansweredReason> {
         let Some(copy) = &self.copy else { return self.assess_removal(seen) };
         let kept = match path_state(seen, &self.content_probe(copy))? {
@@ -103,7 +149,7 @@ impl RestoreResource {
         };
         match path_state(seen, &self.content_probe(&self.path))? {
             PathState::Absent => {
-                let diff = RestoreDiff { from: None, to: Some(kept.clone()) };
+                let diff = RestoreDiff { from: None, to: Some(kept.clone()), menu: false };
                 Ok(self.differs(format!("`{}` does not exist", self.path), diff, json!({ "type": "absent" })))
             }
             PathState::Present(info) if info.kind == PathType::Directory => Ok(self.block_directory(info)),
@@ -116,7 +162,7 @@ impl RestoreResource {
         add_ownership_basis(&mut basis, info);
         basis["content"] = json!(info.sha256);
         basis["target"] = json!(info.target);
-        let diff = RestoreDiff { from: Some(Box::new(info.clone())), to: Some(Box::new(kept.clone())) };
+        let diff = RestoreDiff { from: Some(Box::new(info.clone())), to: Some(Box::new(kept.clone())), menu: false };
         if info.kind == PathType::File && info.sha256.is_none() {
             return Err(UnansweredReason::new(format!("`{}` could not be read", self.path)));
         }
@@ -137,7 +183,7 @@ impl RestoreResource {
             PathState::Present(info) => {
                 let mut basis = type_basis(info);
                 basis["content"] = json!(info.sha256);
-                let diff = RestoreDiff { from: Some(info.clone()), to: None };
+                let diff = RestoreDiff { from: Some(info.clone()), to: None, menu: false };
                 self.differs(format!("`{}` did not exist before the run", self.path), diff, basis)
             }
         })
@@ -154,10 +200,12 @@ impl RestoreResource {
 }
 
 /// The path now, and its former state; `None` for nothing.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 struct RestoreDiff {
     from: Option<Box<PathInfo>>,
     to: Option<Box<PathInfo>>,
+    /// The path matches, and GRUB's menu is generated again from it.
+    menu: bool,
 }
 
 impl RestoreDiff {
@@ -223,7 +271,8 @@ impl ResourceDiff for RestoreDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
         let kind = self.render_type_change();
         let content = self.render_content_change().into_iter().chain(self.render_target_change());
-        kind.into_iter().chain(content).chain(self.render_ownership_changes()).collect()
+        let menu = self.menu.then(|| AttributeChange::new("menu", Some("older than the settings"), Some("current")));
+        kind.into_iter().chain(content).chain(self.render_ownership_changes()).chain(menu).collect()
     }
 }
 
@@ -249,11 +298,13 @@ impl DeclaredResource for RestoreResource {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        match &self.copy {
-            _ if self.idle => Vec::new(),
+        let mut probes = match &self.copy {
+            _ if self.idle => return Vec::new(),
             Some(copy) => vec![self.content_probe(&self.path), self.content_probe(copy)],
             None => vec![path_probe(&self.path)],
-        }
+        };
+        probes.extend(self.menu_probe());
+        probes
     }
 
     fn desired_value(&self) -> Value {
@@ -261,7 +312,12 @@ impl DeclaredResource for RestoreResource {
     }
 
     fn provided_items(&self) -> Vec<ProvidedItem> {
-        self.copy.is_some().then(|| ProvidedItem::Path(self.path.clone())).into_iter().collect()
+        if self.copy.is_none() {
+            return Vec::new();
+        }
+        let unit = self.path.rsplit_once('/').filter(|(folder, _)| *folder == UNITS_FOLDER);
+        let unit = unit.map(|(_, name)| ProvidedItem::Unit(name.to_owned()));
+        [ProvidedItem::Path(self.path.clone())].into_iter().chain(unit).collect()
     }
 
     fn restart_input_paths(&self) -> Vec<String> {
@@ -280,22 +336,27 @@ impl TypedResource for RestoreResource {
         if self.idle {
             return Assessment::ok("restored paths stay as they are", json!({}));
         }
-        self.try_assess(seen).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+        let assessment = self.try_assess(seen).and_then(|found| self.add_menu(found, seen));
+        assessment.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
-    fn act(&self, _diff: &RestoreDiff, cx: &AssessmentContext<'_>) -> Action {
-        let body = match &self.copy {
+    fn act(&self, diff: &RestoreDiff, cx: &AssessmentContext<'_>) -> Action {
+        let restored = match &self.copy {
+            _ if diff.menu => ShellFragment::new().code(":\n"),
             Some(copy) => shell::install_copy(&self.path, copy, cx.run),
             None => shell::remove_file(&self.path, cx.run, false),
         };
-        let body = match is_unit_path(&self.path) {
-            true => body.code("[ $? -eq 0 ] &&\n").append_fragment(ShellFragment::new().code(RELOAD_UNITS)),
-            false => body,
-        };
+        let reload = is_unit_path(&self.path).then_some(RELOAD_UNITS);
+        let menu = self.menu_probe().map(|_| UPDATE_MENU);
+        let and = |body: ShellFragment, code| body.code("[ $? -eq 0 ] &&\n").code(code);
+        let body = reload.into_iter().chain(menu).fold(restored, and);
         Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
     }
 
-    fn undo(&self, _diff: &RestoreDiff) -> UndoEffect {
+    fn undo(&self, diff: &RestoreDiff) -> UndoEffect {
+        if diff.menu {
+            return UndoEffect::default();
+        }
         UndoEffect::restore_paths([&self.path])
     }
 }
@@ -339,6 +400,14 @@ mod tests {
         let differs = assess(Some(COPY), &[("/etc/motd", file("b\n")), (COPY, file("a\n"))]);
         assert_eq!(differs.reason.raw(), "content differs");
         assert_eq!(differs.changes[0].diff.as_ref().map(|diff| diff.raw()), Some("@@ -1 +1 @@\n-b\n+a\n"));
+    }
+
+    #[test]
+    fn restored_unit_is_there_for_later_steps() {
+        let provided = |path: &str| RestoreResource { path: path.into(), ..restore(Some(COPY)) }.provided_items();
+        let unit = provided("/etc/systemd/system/a.service");
+        assert!(unit.contains(&ProvidedItem::Unit("a.service".into())), "{unit:?}");
+        assert_eq!(provided("/etc/systemd/system/a.service.d/x.conf").len(), 1);
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub(in crate::resource) const SECRET_HINT: &str =
     "write it with a `file` step of mode 0600, and name that file in `EnvironmentFile=` or `LoadCredential=`";
 
 /// Directory of the administrator's units.
-const UNITS_FOLDER: &str = "/etc/systemd/system";
+pub(in crate::resource) const UNITS_FOLDER: &str = "/etc/systemd/system";
 
 #[derive(Debug)]
 pub(in crate::resource) struct UnitResource {

@@ -134,6 +134,26 @@ fn every_change_names_the_object_that_logs_know() {
     insta::assert_snapshot!(lines.join("\n"));
 }
 
+/// Prints how the change of each case is undone: what is restored and declared, what remains, or why it cannot be.
+#[test]
+fn every_change_says_how_it_is_undone() {
+    let mut lines = Vec::new();
+    for kind in crate::resource::all_kinds() {
+        let mut effects = std::collections::BTreeSet::new();
+        for file in case_files(kind) {
+            let case: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+            assess_case(kind, &case, |resource, judgement, _| {
+                if judgement.verdict == StepVerdict::Change && judgement.diff.is_some() {
+                    let effect = serde_json::to_string(&resource.undo_effect(judgement)).unwrap();
+                    effects.insert(SecretStore::mask_placeholders(&effect));
+                }
+            });
+        }
+        lines.extend(effects.into_iter().map(|effect| format!("{}: {effect}", kind.name)));
+    }
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
 fn bless_case(file: &Path, mut case: Value, found: Value) {
     case["expect"] = found;
     std::fs::write(file, format!("{}\n", serde_json::to_string_pretty(&case).unwrap())).unwrap();

@@ -140,8 +140,8 @@ impl ArchiveResource {
         };
         match path_state(seen, &path_probe(&self.into))? {
             PathState::Absent => Ok(match check_parent(&self.into, seen, cx.predicted)? {
-                ParentState::There => self.assess_missing(&digest),
-                ParentState::Comes => self.assess_missing(&digest).mark_predicted(),
+                ParentState::There => self.assess_missing(&digest, true),
+                ParentState::Comes => self.assess_missing(&digest, true).mark_predicted(),
                 ParentState::Blocks(parent) => parent.block(),
             }),
             PathState::Present(info) if info.kind != PathType::Directory => {
@@ -149,7 +149,7 @@ impl ArchiveResource {
                 Ok(Assessment::blocked(BlockClass::Host, reason, type_basis(info)))
             }
             PathState::Present(_) if state.stamp.is_none() && state.strangers.is_empty() => {
-                Ok(self.assess_missing(&digest))
+                Ok(self.assess_missing(&digest, false))
             }
             PathState::Present(_) if state.stamp.is_none() => Ok(self.block_foreign_content(&state)),
             PathState::Present(info) => Ok(self.assess_unpacked(&digest, &state, info)),
@@ -178,10 +178,11 @@ impl ArchiveResource {
         state.stamp.as_deref() == Some(&format!("{digest} {}", self.stamp_options()))
     }
 
-    fn assess_missing(&self, digest: &str) -> Assessment<ArchiveDiff> {
+    fn assess_missing(&self, digest: &str, creates: bool) -> Assessment<ArchiveDiff> {
         let basis = json!({ "archive": digest, "unpacked": null });
         let archive = Some(ValueChange::create(digest.to_owned()));
-        let diff = ArchiveDiff::Unpack(UnpackDiff { wanted: digest.to_owned(), archive, ..UnpackDiff::default() });
+        let diff =
+            ArchiveDiff::Unpack(UnpackDiff { wanted: digest.to_owned(), archive, creates, ..UnpackDiff::default() });
         Assessment::differs(format!("`{}` is not unpacked", self.into), diff, DisruptionClass::D0, basis)
     }
 
@@ -208,6 +209,7 @@ impl ArchiveResource {
             options: (options != wanted).then(|| ValueChange::new(options.to_owned(), wanted)),
             members: state.differing_names(),
             lost: state.stranger_names(),
+            creates: false,
             directory,
         };
         if diff.is_empty() && diff.directory.is_empty() {

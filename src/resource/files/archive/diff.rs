@@ -45,6 +45,8 @@ pub(super) struct UnpackDiff {
     pub members: EntryNames,
     /// Entries that are not part of the archive: the new members replace them.
     pub lost: EntryNames,
+    /// Whether the directory does not exist yet.
+    pub creates: bool,
 }
 
 /// Names of entries, as far as the host lists them.

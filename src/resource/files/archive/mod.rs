@@ -6,17 +6,17 @@ mod diff;
 mod script;
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::Value;
+use crate::model::{UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::files::absent::check_removable;
 use crate::resource::shared::file_target::{FileBody, path_probe};
-use crate::resource::shared::support::{bad_value, parse_owner_and_group, required_text, sha256_hex};
+use crate::resource::shared::support::{bad_value, format_mode, parse_owner_and_group, required_text, sha256_hex};
 use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource, FieldSpec,
-    FieldType, FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
+    FieldType, FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource, ValueChange,
 };
-use declaration::{ArchiveResource, ArchiveSource};
+use declaration::{ArchiveResource, ArchiveSource, INTO_MODE};
 use diff::ArchiveDiff;
 use serde_json::json;
 
@@ -199,6 +199,31 @@ impl TypedResource for ArchiveResource {
             ArchiveDiff::Remove { .. } => self.render_removal(),
         };
         Action::Script(ActionScript { body, long: false, explain: script::EXPLAIN })
+    }
+
+    fn undo(&self, diff: &ArchiveDiff) -> UndoEffect {
+        match diff {
+            ArchiveDiff::Unpack(diff) if diff.creates => {
+                // A removal reads no archive, but needs the name of one: a host must not name a file of the controller.
+                let fields = json!({ "into": self.into, "path": self.stamp_path() });
+                UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, fields)])
+            }
+            ArchiveDiff::Ownership(changes) => {
+                let before = |change: &Option<ValueChange<String>>, same: &str| {
+                    change.as_ref().and_then(|change| change.from.clone()).unwrap_or_else(|| same.to_owned())
+                };
+                let fields = json!({
+                    "path": self.into, "owner": before(&changes.owner, &self.owner),
+                    "group": before(&changes.group, &self.group),
+                    "mode": before(&changes.mode, &format_mode(INTO_MODE)),
+                });
+                UndoEffect::declare(vec![UndoDeclaration::present("directory", fields)])
+            }
+            ArchiveDiff::Unpack(_) | ArchiveDiff::Remove { .. } => {
+                UndoEffect::irreversible(&format!("the former contents of `{}` are not kept", self.into))
+            }
+            ArchiveDiff::Await { path } => UndoEffect::irreversible(&format!("archive `{path}` did not exist yet")),
+        }
     }
 }
 

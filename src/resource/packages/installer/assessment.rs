@@ -132,14 +132,14 @@ impl InstallerResource {
 /// How the installed version differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct InstallerDiff {
-    before: InstalledVersion,
+    pub(super) before: InstalledVersion,
     /// The declared version; `None` for a removal.
     after: Option<String>,
 }
 
 /// The version that the probe found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-enum InstalledVersion {
+pub(super) enum InstalledVersion {
     Absent,
     Found(String),
     /// The probe cannot run before an earlier step.

@@ -1,6 +1,6 @@
 //! The declaration of an installer.
 
-use crate::model::Sha256Digest;
+use crate::model::{Sha256Digest, Value};
 use crate::probe::Probe;
 use crate::resource::DeclaredResource;
 use regex::Regex;
@@ -19,6 +19,8 @@ pub(super) struct InstallerResource {
     pub(super) log: String,
     pub(super) cwd: String,
     pub(super) env: Vec<(String, String)>,
+    /// The declared fields, for an undo.
+    pub(super) declared: Value,
     pub(super) absent: bool,
 }
 

@@ -5,7 +5,7 @@ mod declaration;
 mod script;
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::{SecretStore, Sha256Digest, Value};
+use crate::model::{SecretStore, Sha256Digest, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::files::artifact::content;
 use crate::resource::shared::shell;
@@ -15,7 +15,7 @@ use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, Resource,
     ResourceKind, TypedResource,
 };
-use assessment::InstallerDiff;
+use assessment::{InstalledVersion, InstallerDiff};
 use declaration::{InstallerProgram, InstallerResource};
 use regex::Regex;
 use serde_json::json;
@@ -125,6 +125,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         log: parse_log_pattern(fields)?,
         cwd: fields.get_text("cwd").unwrap_or("/").to_owned(),
         env: crate::resource::generic::command::parse_environment(fields)?,
+        declared: json!(fields.0),
         absent,
     }))
 }
@@ -238,6 +239,29 @@ impl TypedResource for InstallerResource {
             long: true,
             explain: script::EXPLAIN,
         })
+    }
+
+    /// An installed version is uninstalled if the step declares how, and an uninstalled one is installed again if it is
+    /// the declared one. Another version came from another program.
+    fn undo(&self, diff: &InstallerDiff) -> UndoEffect {
+        if SecretStore::has_placeholder(&self.declared.to_string()) {
+            return UndoEffect::irreversible("the installer reads a secret, which the host does not keep");
+        }
+        match &diff.before {
+            InstalledVersion::NotKnown => UndoEffect::irreversible("the installed version is not known yet"),
+            InstalledVersion::Absent if self.declared.get("uninstall").is_none() => {
+                UndoEffect::irreversible("the installer declares no `uninstall`")
+            }
+            InstalledVersion::Absent => {
+                UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, self.declared.clone())])
+            }
+            InstalledVersion::Found(version) if self.absent && *version == self.version => {
+                UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, self.declared.clone())])
+            }
+            InstalledVersion::Found(version) => {
+                UndoEffect::irreversible(&format!("the installer of version `{version}` is not known"))
+            }
+        }
     }
 }
 

@@ -8,7 +8,7 @@ mod image_diff;
 use self::declaration::InitramfsResource;
 use self::image_diff::InitramfsDiff;
 use crate::diag::Diag;
-use crate::model::Value;
+use crate::model::{UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::support::{bad_value, initramfs_state};
 use crate::resource::traits::KindTraits;
@@ -201,6 +201,12 @@ impl TypedResource for InitramfsResource {
             long: true,
             explain: action_script::EXPLAIN,
         })
+    }
+
+    /// An image contains files of many steps and packages, so its former content cannot be declared; a copy of it would
+    /// lose what was built since.
+    fn undo(&self, _diff: &InitramfsDiff) -> UndoEffect {
+        UndoEffect::irreversible("the image is built from the files of the host: undo those, and rebuild it")
     }
 }
 

@@ -213,7 +213,7 @@ fn assess_next_boot(wanted: &DeclaredArguments, entries: &[BootEntry]) -> Assess
     let remove = bad.iter().flat_map(|(_, lacks)| lacks).flat_map(|lack| &lack.have);
     next_boot_change(
         format!("{} in {} of {}", describe_mismatches(lacks), bad.len(), format_entry_count(plain.len())),
-        NextBootDiff::new(lacks.clone(), remove),
+        NextBootDiff::new(lacks.clone(), remove, all.iter().all(|(_, other)| other == lacks)),
     )
 }
 
@@ -228,14 +228,17 @@ fn next_boot_change(why: String, diff: NextBootDiff) -> Assessment<NextBootDiff>
 
 /// Reports the step's arguments that remain in the menu.
 fn assess_leftovers(own: &[KernelArgument], entries: &[BootEntry]) -> Assessment<NextBootDiff> {
-    let in_menu = |word: &&KernelArgument| entries.iter().any(|entry| split_cmdline(entry.args.raw()).contains(word));
+    let has = |entry: &BootEntry, word: &KernelArgument| split_cmdline(entry.args.raw()).contains(word);
+    let in_menu = |word: &&KernelArgument| entries.iter().any(|entry| has(entry, word));
     let left: Vec<KernelArgument> = own.iter().filter(in_menu).cloned().collect();
+    let mut plain = entries.iter().filter(|entry| !entry.rescue);
+    let uniform = plain.all(|entry| left.iter().all(|word| has(entry, word)));
     if left.is_empty() {
         return Assessment::ok("next boot: no arguments of this step", json!("none"));
     }
     let lacks: Vec<ArgumentMismatch> =
         left.iter().map(|word| ArgumentMismatch { have: vec![word.clone()], want: Vec::new() }).collect();
-    next_boot_change(describe_mismatches(&lacks), NextBootDiff::new(lacks, left.iter()))
+    next_boot_change(describe_mismatches(&lacks), NextBootDiff::new(lacks, left.iter(), uniform))
 }
 
 #[cfg(test)]

@@ -44,17 +44,34 @@ pub(super) enum NextBootDiff {
         mismatches: Vec<ArgumentMismatch>,
         /// The arguments that any entry has and none may have, sorted.
         remove: Vec<String>,
+        /// Whether all entries differ in the same way.
+        uniform: bool,
     },
     /// A line that GRUB reads after the step's own file, and that an earlier step may remove.
     Overridden(GrubOverride),
 }
 
 impl NextBootDiff {
-    pub fn new<'a>(mismatches: Vec<ArgumentMismatch>, remove: impl Iterator<Item = &'a KernelArgument>) -> Self {
+    pub fn new<'a>(
+        mismatches: Vec<ArgumentMismatch>,
+        remove: impl Iterator<Item = &'a KernelArgument>,
+        uniform: bool,
+    ) -> Self {
         let mut remove: Vec<String> = remove.map(|word| word.text.clone()).collect();
         remove.sort_unstable();
         remove.dedup();
-        Self::Arguments { mismatches, remove }
+        Self::Arguments { mismatches, remove, uniform }
+    }
+
+    /// Returns the former arguments of the names that change, and the names that had none. `None` if entries differ
+    /// from one another.
+    pub fn former_arguments(&self) -> Option<(Vec<String>, Vec<String>)> {
+        let Self::Arguments { mismatches, uniform: true, .. } = self else { return None };
+        let had = mismatches.iter().flat_map(|mismatch| &mismatch.have).map(|word| word.text.clone());
+        let new = mismatches.iter().filter(|mismatch| mismatch.have.is_empty()).flat_map(|mismatch| &mismatch.want);
+        let mut new: Vec<String> = new.map(|word| word.name.clone()).collect();
+        new.dedup();
+        Some((had.collect(), new))
     }
 
     /// Returns the arguments that a change removes from the entries.

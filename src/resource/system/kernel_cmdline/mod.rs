@@ -10,7 +10,7 @@ use self::cmdline_diff::{CmdlineDiff, NextBootDiff};
 use self::declaration::KernelCmdlineResource;
 use self::kernel_arguments::DeclaredArguments;
 use crate::diag::Diag;
-use crate::model::Value;
+use crate::model::{UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
@@ -203,6 +203,35 @@ impl TypedResource for KernelCmdlineResource {
             CmdlineDiff::NoLoader => self.render_update_grub(None, cx),
         };
         Action::Script(ActionScript { body, long: true, explain: EXPLAIN })
+    }
+
+    /// With GRUB, the menu follows from the settings. With `grubby`, the arguments themselves are declared.
+    fn undo(&self, diff: &CmdlineDiff) -> UndoEffect {
+        let effect = match diff {
+            CmdlineDiff::UpdateGrub { file: Some(file), .. } => {
+                let restored = UndoEffect::restore_paths([&self.target.path]);
+                let folder = file.is_creation().then(|| format!("the directory `{}`, if it was made", grub::FOLDER));
+                folder.into_iter().fold(restored, UndoEffect::leaving)
+            }
+            CmdlineDiff::UpdateGrub { file: None, .. } => {
+                return UndoEffect::irreversible("the boot menu did not follow from GRUB's settings");
+            }
+            CmdlineDiff::Grubby(next_boot) => match next_boot.former_arguments() {
+                Some((args, absent)) if DeclaredArguments::new(args.clone(), absent.clone()).is_ok() => {
+                    let mut fields = json!({});
+                    for (field, words) in [("args", args), ("absent", absent)] {
+                        if !words.is_empty() {
+                            fields[field] = json!(words);
+                        }
+                    }
+                    UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, fields)])
+                }
+                Some(_) => return UndoEffect::irreversible("a step cannot declare the former arguments"),
+                None => return UndoEffect::irreversible("the entries of the boot menu had different arguments"),
+            },
+            CmdlineDiff::NoLoader => return UndoEffect::irreversible("the boot loader is not known yet"),
+        };
+        effect.leaving("the arguments of the running kernel, until the next boot")
     }
 }
 

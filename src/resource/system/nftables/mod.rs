@@ -5,7 +5,9 @@ mod rules;
 
 use self::listing::TableListings;
 use crate::diag::Diag;
-use crate::model::{BlockClass, DisruptionClass, GuardEffect, GuardedTables, GuardedUnit, SecretStore, Value};
+use crate::model::{
+    BlockClass, DisruptionClass, GuardEffect, GuardedTables, GuardedUnit, SecretStore, UndoDeclaration, UndoEffect, Value,
+};
 use crate::probe::{Observation, Probe, UnansweredReason};
 use crate::resource::shared::composite::{PartAssessments, render_part};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
@@ -242,6 +244,11 @@ impl NftablesResource {
         }
     }
 
+    fn read_former_unit(&self, seen: &Observation) -> Option<FormerUnit> {
+        let unit = unit_state(seen, &Probe::Unit { name: self.service.clone() }).ok()?;
+        Some(FormerUnit { enabled: unit.file_state == "enabled", active: unit.active == "active" })
+    }
+
     fn render_apply(&self, diff: &NftablesDiff, cx: &AssessmentContext<'_>) -> ShellFragment {
         let file = diff.file.as_ref().map(|_| {
             let folder = shell::close_action(shell::open_private_action().word(FOLDER).code(MAKE_FOLDER))
@@ -350,6 +357,15 @@ struct NftablesDiff {
     unit: Option<UnitDiff>,
     enabled: Option<BootDiff>,
     loaded: Option<TableDiff>,
+    /// The unit before the change; `None` if that is not known.
+    former_unit: Option<FormerUnit>,
+}
+
+/// The unit that loads the table at boot, before a change.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct FormerUnit {
+    enabled: bool,
+    active: bool,
 }
 
 /// The unit is not started at boot.
@@ -418,6 +434,7 @@ impl TypedResource for NftablesResource {
             unit: unit.diff.take(),
             enabled: enabled.as_mut().and_then(|enabled| enabled.diff.take()),
             loaded: loaded.diff.take(),
+            former_unit: self.read_former_unit(seen),
         };
         let parts = PartAssessments::default().with_part("file", file).with_part("unit", unit);
         let parts = enabled.into_iter().fold(parts, |parts, enabled| parts.with_part("enabled", enabled));
@@ -444,6 +461,67 @@ impl TypedResource for NftablesResource {
             tables: GuardedTables::Named(self.table.clone()),
             reruns: false,
         }
+    }
+
+    fn undo(&self, diff: &NftablesDiff) -> UndoEffect {
+        undo_table(self, diff)
+    }
+}
+
+/// Exits 0 if the table `$TABLE` is loaded as `$LISTING`; if that is empty, if there is no such table.
+const IS_LOADED: &str = r#"found=
+tables=$(nft list tables) || exit 2
+if printf '%s\n' "$tables" | grep -qxF "table $TABLE"; then found=$(nft -s list table $TABLE) || exit 2; fi
+[ "$found" = "$LISTING" ]"#;
+
+const IS_OTHER: &str = r#"found=
+tables=$(nft list tables) || exit 2
+if printf '%s\n' "$tables" | grep -qxF "table $TABLE"; then found=$(nft -s list table $TABLE) || exit 2; fi
+[ "$found" != "$LISTING" ]"#;
+
+/// Replaces the table in one transaction.
+const LOAD: &str = r#"printf 'table %s\ndelete table %s\n%s\n' "$TABLE" "$TABLE" "$LISTING" | nft -f -"#;
+const LOAD_AFTER: &str = r#"printf 'table %s\ndelete table %s\n%s\n' "$TABLE" "$TABLE" "$AFTER" | nft -f -"#;
+
+/// Declares the table as it was before the change. A table that is new as a whole is removed.
+fn undo_table(table: &NftablesResource, diff: &NftablesDiff) -> UndoEffect {
+    let was_loaded = !matches!(diff.loaded, Some(TableDiff::Load { before: None, .. }));
+    let creates = diff.file.as_ref().is_some_and(|file| file.is_creation());
+    if creates && !was_loaded && !table.absent {
+        let (family, name) = table.table.split_once(' ').unwrap_or_default();
+        let fields = json!({ "name": name, "family": family, "rules": "" });
+        let removed = UndoDeclaration::absent(KIND.name, fields);
+        return UndoEffect::declare(vec![removed]).leaving(format!("the directory `{FOLDER}`, if it was made"));
+    }
+    let Some(former) = diff.former_unit else {
+        return UndoEffect::irreversible("whether the table was loaded at boot is not known");
+    };
+    let state = if former.active { "running" } else { "stopped" };
+    let fields = json!({ "name": table.service, "state": state, "enabled": former.enabled });
+    // A unit that is restored starts after that; one that did not exist stops before.
+    let unit_comes = matches!(&diff.unit, Some(UnitDiff::File(_))) && former.active;
+    let service = UndoDeclaration { restarts: unit_comes, ..UndoDeclaration::present("service", fields) };
+    let (before, after) = match &diff.loaded {
+        None => (None, None),
+        Some(TableDiff::Load { before, after }) => (Some(before.clone().unwrap_or_default()), Some(after.clone())),
+        Some(TableDiff::Unload { before }) => (Some(before.clone()), Some(String::new())),
+    };
+    if before.as_deref().is_some_and(|listing| listing.contains("dynamic") || listing.contains("timeout")) {
+        return UndoEffect::irreversible("the elements that rules add to sets of the table are not kept");
+    }
+    let load = before.zip(after).map(|(before, after)| {
+        let env = json!({ "TABLE": table.table, "LISTING": before.trim_end(), "AFTER": after.trim_end() });
+        let fields = json!({
+            "check": IS_LOADED, "apply": LOAD, "remove": LOAD_AFTER, "removed": IS_OTHER, "env": env,
+        });
+        UndoDeclaration { restarts: true, ..UndoDeclaration::present("command", fields) }
+    });
+    let file = diff.file.as_ref().map(|_| table.target.path.clone());
+    let unit = diff.unit.as_ref().map(|unit| table.unit.undo(unit).paths).unwrap_or_default();
+    UndoEffect {
+        paths: file.into_iter().chain(unit).collect(),
+        steps: [service].into_iter().chain(load).collect(),
+        ..UndoEffect::default()
     }
 }
 
