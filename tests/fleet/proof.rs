@@ -1,5 +1,6 @@
 //! Proofs on real hosts, without code: a file declares the recipe, checks of the result, tampers, and a check after
-//! removal. The recipe is applied twice, tampered with, repaired with the plan that drift saves, and removed.
+//! removal. The recipe is applied twice, tampered with, repaired with the plan that drift saves, and removed. On
+//! Debian 12, the first apply of a kind is undone before all that.
 
 use crate::distribution::{ClaimedDistribution, Distribution, ProofSystem};
 use crate::support::{Fleet, Node, Output, Project};
@@ -67,6 +68,16 @@ struct Proof {
     /// The parts of a built-in recipe that such hosts cannot prove; printed next to the label.
     #[serde(default, rename = "unproven")]
     _unproven: String,
+    /// Whether the first apply is undone, after which the node is as before. Not if the recipe only waits.
+    #[serde(default = "yes")]
+    undone: bool,
+    /// Steps of a recipe that is undone whose change cannot be: the undo refuses exactly these. The rest is undone, but
+    /// not compared.
+    #[serde(default)]
+    irreversible: BTreeMap<String, String>,
+    /// What the undo leaves: a part of a line of the snapshot, with the words of the undo about it.
+    #[serde(default)]
+    remains: BTreeMap<String, String>,
     /// Exits 0 on the node once the recipe is applied.
     holds: String,
     /// Changes of other programs that forge must leave, in order, before the tampers.
@@ -81,6 +92,35 @@ struct Proof {
     /// Other binary files of the project, in base64.
     #[serde(default)]
     binary: BTreeMap<String, String>,
+}
+
+/// Prints what a recipe may change, as the node's own programs say: files with owner, mode and digest, packages,
+/// accounts, units, mounts, rules and kernel settings. Left out are caches and the files that hold the former accounts.
+const SNAPSHOT: &str = r#"
+places="/etc /opt /srv /home /root /boot /usr/local /scratch /lib/modules"
+find $places -xdev \( -name '*.cache' -o -path '/etc/passwd-' -o -path '/etc/group-' -o -path '/etc/shadow-' \
+  -o -path '/etc/gshadow-' -o -path '/etc/subuid-' -o -path '/etc/subgid-' \) -prune -o \
+  \( -printf '%p %y %m %u:%g %l\n' -type f -exec sha256sum -- {} + \) 2>/dev/null | sort
+dpkg-query -W -f 'package ${Package} ${Version} ${db:Status-Want} ${db:Status-Status}\n'
+getent passwd | sed 's/^/account /'
+getent group | sed 's/^/group /'
+systemctl list-unit-files --no-legend --plain --no-pager --type=service,timer,mount | sed 's/^/unit /'
+systemctl list-units --no-legend --plain --no-pager --state=active --type=service,timer,mount |
+  awk '$1 !~ /^(user|systemd-|run-|modprobe@)/ { print "running", $1, $3, $4 }'
+findmnt -rn -o TARGET,FSTYPE | sed 's/^/mount /'
+if command -v nft >/dev/null; then nft -s list ruleset | sed 's/^/rule /'; fi
+cd /proc/sys/net/ipv4 && grep -H . ip_forward tcp_rmem conf/all/log_martians conf/all/accept_source_route
+"#;
+
+/// Returns the lines that only one of two snapshots has, with `-` and `+`.
+fn differing_lines(before: &str, after: &str) -> Vec<String> {
+    let (old, new): (BTreeSet<&str>, BTreeSet<&str>) = (before.lines().collect(), after.lines().collect());
+    let lost = old.difference(&new).map(|line| format!("- {line}"));
+    lost.chain(new.difference(&old).map(|line| format!("+ {line}"))).collect()
+}
+
+fn count_changes(count: usize) -> String {
+    if count == 1 { "1 change".to_owned() } else { format!("{count} changes") }
 }
 
 type Parameters = BTreeMap<String, serde_json::Value>;
@@ -232,13 +272,74 @@ impl Trial<'_> {
         }
     }
 
+    /// Applies the recipe and undoes that: the nodes are as before, as their own programs say. Changes that cannot be
+    /// undone are refused by name, and the plan marks them.
+    fn undoes(&self) {
+        let before: Vec<String> = self.nodes.iter().map(|node| node.must(SNAPSHOT)).collect();
+        let planned = self.due("before the apply to undo");
+        self.apply("the apply to undo");
+        let undo = |last: &[&str]| {
+            self.project.forge(["undo", "last", "-i", "inventory.yaml", "--yes"].iter().chain(last).copied())
+        };
+        let irreversible = &self.proof.irreversible;
+        let marked = self.marked(&planned);
+        assert!(marked.keys().all(|step| irreversible.contains_key(step)), "{marked:?}");
+        let out = undo(&[]);
+        if !irreversible.is_empty() {
+            expect(&out, 3, "an undo of what cannot be undone");
+            let refused = format!("{} of run", count_changes(irreversible.len()));
+            assert!(out.stderr.contains(&refused), "only {irreversible:?} are refused: {out}");
+            for (step, why) in irreversible {
+                let named = format!("{}/{step}: {why} (on ", self.recipe);
+                assert!(out.stderr.contains(&named), "{named:?}: {out}");
+                let plan = marked.get(step);
+                assert!(plan.is_none_or(|plan| plan == why), "the plan says {plan:?}, the undo {why:?}");
+            }
+            let rest = undo(&["--partial"]);
+            assert!(rest.code == 0 || rest.stderr.contains("no change of run"), "an undo of the rest: {rest}");
+            return;
+        }
+        expect(&out, 0, "the undo");
+        for words in self.proof.remains.values() {
+            assert!(out.stderr.contains(words) || out.stdout.contains(words), "{words:?}: {out}");
+        }
+        for (node, before) in self.nodes.iter().zip(&before) {
+            let after = node.must(SNAPSHOT);
+            let differing = differing_lines(before, &after);
+            let left = |line: &&String| !self.proof.remains.keys().any(|part| line.contains(part.as_str()));
+            let differing: Vec<_> = differing.iter().filter(left).collect();
+            assert!(differing.is_empty(), "{} is not as before: {differing:#?} {out}", node.name);
+        }
+    }
+
+    /// Returns the steps of the recipe that a plan marks as irreversible, with its reasons.
+    fn marked(&self, plan: &Output) -> BTreeMap<String, String> {
+        let document: serde_json::Value = serde_json::from_str(&plan.stdout).expect("a document");
+        let hosts = document["plan"]["hosts"].as_array().expect("a list").iter();
+        let steps = hosts.flat_map(|host| host["steps"].as_array().expect("a list"));
+        let steps = steps.filter(|step| step["id"]["recipe"] == self.recipe);
+        steps
+            .filter_map(|step| {
+                let name = step["id"]["step"].as_str().expect("a name").to_owned();
+                Some((name, step["irreversible"].as_str()?.to_owned()))
+            })
+            .collect()
+    }
+
     fn converges(&self) {
         self.equips();
-        self.due("before the first apply");
+        match self.proof.undone && self.proof.recipe.is_some() && self.is_first_system() {
+            true => self.undoes(),
+            false => drop(self.due("before the first apply")),
+        }
         self.apply("the first apply");
         self.must(&self.proof.holds);
         self.settled("the second apply");
         expect(&self.project.forge(["verify", "inventory.yaml"]), 0, "verify");
+    }
+
+    fn is_first_system(&self) -> bool {
+        self.system == ProofSystem::Release(Distribution::Debian12)
     }
 
     fn repairs(&self, tamper: &Tamper) {
