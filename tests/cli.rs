@@ -38,10 +38,14 @@ mod notify;
 mod offline;
 #[path = "cli/past.rs"]
 mod past;
+#[path = "cli/pypi.rs"]
+mod pypi;
 #[path = "cli/recordings.rs"]
 mod recordings;
 #[path = "cli/saved.rs"]
 mod saved;
+#[path = "cli/secrets.rs"]
+mod secrets;
 #[path = "common/server.rs"]
 mod server;
 #[path = "common/smtp_server.rs"]

@@ -33,7 +33,10 @@ fn env(name: &str) -> Option<String> {
 }
 
 fn load(path: &Utf8Path) -> (Option<config::Project>, DiagList, SourceMap) {
-    config::load_project(path, &LoadOptions { trust: false, embedded: &[], env: &env })
+    config::load_project(
+        path,
+        &LoadOptions { trust: false, embedded: &[], env: &env, programs: forge::config::SecretPrograms::Skip },
+    )
 }
 
 fn rendered(diags: &DiagList, sources: &SourceMap, root: &Utf8Path) -> String {
@@ -82,7 +85,12 @@ fn unreadable_builtin_recipe_is_reported_once() {
     let path = root.join("inventory.yaml");
     std::fs::write(&path, "cluster: a\nhosts: { n1: }\napply: [{ recipe: broken, on: all }]\n").unwrap();
     for text in ["recipe: broken\nsteps: [", "recipe: broken\n"] {
-        let options = LoadOptions { trust: false, embedded: &[("broken", text)], env: &env };
+        let options = LoadOptions {
+            trust: false,
+            embedded: &[("broken", text)],
+            env: &env,
+            programs: forge::config::SecretPrograms::Skip,
+        };
         let (_, diags, sources) = config::load_project(&path, &options);
         let said = rendered(&diags, &sources, root);
         assert!(diags.0.len() == 1 && said.contains("broken.yaml:"), "{said}");

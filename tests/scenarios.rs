@@ -69,8 +69,10 @@ fn env(name: &str) -> Option<String> {
 }
 
 pub fn load(inventory: &Utf8Path) -> Project {
-    let (project, diags, sources) =
-        config::load_project(inventory, &LoadOptions { trust: false, embedded: &[], env: &env });
+    let (project, diags, sources) = config::load_project(
+        inventory,
+        &LoadOptions { trust: false, embedded: &[], env: &env, programs: forge::config::SecretPrograms::Skip },
+    );
     let said: Vec<String> = diags.0.iter().map(|diag| render_diag(diag, &sources, false)).collect();
     project.unwrap_or_else(|| panic!("{}", said.join("\n")))
 }

@@ -5,6 +5,7 @@ use super::{
     sandbox, schema, show, sign, test, undo, validate, verify, why_slow,
 };
 
+use super::secret_programs::SecretNeed;
 use super::shared_args::{ColorMode, GlobalArgs, OutputFormat};
 use clap::{Parser, Subcommand};
 
@@ -53,6 +54,27 @@ pub enum Verb {
 
 impl Verb {
     /// Reports whether the verb supports `format`.
+    /// Returns when the verb needs the secrets that programs print.
+    pub fn secret_need(&self) -> SecretNeed {
+        match self {
+            Self::Validate(_) => SecretNeed::Unread("`forge validate` starts no program"),
+            Self::Drift(args) => args.secret_need(),
+            Self::Plan(_)
+            | Self::Apply(_)
+            | Self::Verify(_)
+            | Self::Undo(_)
+            | Self::Test(_)
+            | Self::WhySlow(_)
+            | Self::Facts(_)
+            | Self::Fetch(_)
+            | Self::Doctor(_)
+            | Self::Exec(_)
+            | Self::Hold(_)
+            | Self::Release(_) => SecretNeed::Hosts,
+            _ => SecretNeed::No,
+        }
+    }
+
     pub fn supports_format(&self, format: OutputFormat) -> bool {
         match format {
             OutputFormat::Text => true,

@@ -12,6 +12,7 @@ use super::output::{ResultRenderer, VerbOutput};
 use super::recording_args::RecordingArgs;
 use super::report_files::{self, DriftReportSource, ReportTarget};
 use super::saved_plan::PlanOutputArgs;
+use super::secret_programs::SecretNeed;
 use super::timer::{self, TimerArgs};
 use super::verb_context::{VerbContext, VerbResult, block_on};
 use crate::config::OutlierMode;
@@ -66,6 +67,17 @@ pub struct DriftArgs {
     pub notify: NotifyArgs,
     #[command(flatten)]
     pub timer: TimerArgs,
+}
+
+impl DriftArgs {
+    /// Returns the secrets that this run of drift needs.
+    pub fn secret_need(&self) -> SecretNeed {
+        match (self.history || self.timer.install_timer, self.notify.no_notify || self.notify.notify_dry_run) {
+            (true, _) => SecretNeed::No,
+            (false, true) => SecretNeed::Hosts,
+            (false, false) => SecretNeed::HostsAndNotify,
+        }
+    }
 }
 
 fn parse_level(text: &str) -> Result<VerifyLevel, String> {

@@ -7,9 +7,10 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("FORGE_INVENTORY", "default inventory file"),
     ("FORGE_STATE", "state directory for runs and history; defaults to `.forge` next to the inventory"),
     ("FORGE_SSH_ENV", "names of additional variables passed to ssh and its child processes: `AWS_* TEAM`"),
+    ("FORGE_AGE_IDENTITY", "age identity that decrypts secrets; defaults to ~/.config/forge/age.key"),
     ("NO_COLOR", "disables colors if set to any value"),
     ("XDG_RUNTIME_DIR", "directory for connection sockets; defaults to /tmp/forge-UID"),
-    ("HOME", "location of your systemd user units, for `drift --install-timer`"),
+    ("HOME", "location of your age identity and, for `drift --install-timer`, of your systemd user units"),
     ("SUDO_USER, USER, LOGNAME", "user name recorded on hosts and shown as lock holder"),
 ];
 

@@ -3,9 +3,10 @@
 use super::backend::{Backend, ObservePurpose, ProjectSandboxes, VerbEvents};
 use super::env;
 use super::history_start::HistoryStart;
+use super::secret_programs::{self, SecretNeed};
 use super::settings::CliSettings;
 use crate::artifact::{ArtifactCache, ArtifactFetcher};
-use crate::config::{self, LoadOptions, Project};
+use crate::config::{self, LoadOptions, Project, SecretPrograms};
 use crate::diag::{Diag, DiagList, SourceMap};
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
@@ -108,7 +109,22 @@ fn open_depot(project: &Project, settings: &CliSettings) -> Arc<ArtifactFetcher>
 
 /// Returns the options for loading an inventory: every verb includes the built-in recipes.
 fn build_load_options(settings: &CliSettings) -> LoadOptions<'static> {
-    LoadOptions { trust: settings.trust, embedded: config::builtin_data::BUILTIN_RECIPES, env: &env::read_variable }
+    let need = match settings.replay.observed.is_some() {
+        true => SecretNeed::Unread("`--observed` starts no program"),
+        false => settings.secrets,
+    };
+    let run = |for_notify| SecretPrograms::Run { run: &secret_programs::run_program, for_notify };
+    LoadOptions {
+        trust: settings.trust,
+        embedded: config::builtin_data::BUILTIN_RECIPES,
+        env: &env::read_variable,
+        programs: match need {
+            SecretNeed::No => SecretPrograms::Skip,
+            SecretNeed::Unread(why) => SecretPrograms::Report(why),
+            SecretNeed::Hosts => run(false),
+            SecretNeed::HostsAndNotify => run(true),
+        },
+    }
 }
 
 fn list_simulated_hosts(project: &Project) -> Vec<HostName> {

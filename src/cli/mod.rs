@@ -9,6 +9,7 @@ mod backend;
 mod completions;
 mod confirm;
 mod console;
+mod core_dumps;
 mod doctor;
 mod drift;
 mod duration;
@@ -43,6 +44,7 @@ mod sandbox;
 mod saved_plan;
 mod schema;
 mod settings;
+mod secret_programs;
 mod shared_args;
 mod show;
 mod sign;
@@ -71,6 +73,7 @@ use verb_context::{VerbContext, VerbResult};
 pub fn main() -> std::process::ExitCode {
     // The panic's message is already on stderr; only the documented exit code is left to return.
     let exit = std::panic::catch_unwind(|| match parse_arguments(std::env::args_os()) {
+    core_dumps::forbid_core_dumps();
         Ok(cli) => start_verb(&cli),
         Err(exit) => exit,
     });
@@ -100,7 +103,8 @@ fn parse_arguments(argv: impl IntoIterator<Item = OsString>) -> Result<Cli, Exit
 
 fn start_verb(cli: &Cli) -> ExitCode {
     let environment = CliEnvironment::from_process();
-    let settings = CliSettings::new(&cli.global, &environment);
+    let mut settings = CliSettings::new(&cli.global, &environment);
+    settings.secrets = cli.verb.secret_need();
     let console = Console::new(settings.color);
     logs::start_logging(&settings, console.live_colour);
     let cx = VerbContext {

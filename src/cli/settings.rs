@@ -2,6 +2,7 @@
 
 use super::env::CliEnvironment;
 use super::error::CliError;
+use super::secret_programs::SecretNeed;
 use super::shared_args::{ColorMode, GlobalArgs, OutputFormat};
 use crate::config::StepFilter;
 use crate::engine::{ReplayOptions, UndoRequest};
@@ -43,6 +44,8 @@ pub struct CliSettings {
     pub color: ColorMode,
     pub detail: ProgressDetail,
     /// How often `-v` was given.
+    /// Whether programs that print secrets run.
+    pub secrets: SecretNeed,
     pub verbose: u8,
 }
 
@@ -89,6 +92,7 @@ impl CliSettings {
         }
     }
 
+            secrets: SecretNeed::No,
     /// Returns the settings with another host selection.
     pub fn with_selection(&self, on: &str) -> Self {
         Self { on: Some(on.to_owned()), ..self.clone() }

@@ -9,7 +9,12 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 /// Returns a project whose library contains only the built-in recipes. A test ensures that they have no errors.
 pub fn builtin_project() -> Project {
-    let options = LoadOptions { trust: false, embedded: BUILTIN_RECIPES, env: &|_| None };
+    let options = LoadOptions {
+        trust: false,
+        embedded: BUILTIN_RECIPES,
+        env: &|_| None,
+        programs: crate::config::SecretPrograms::Skip,
+    };
     let mut cx = LoadContext::new(&options, Utf8PathBuf::new());
     let library = read_builtin_library(&mut cx);
     Project { library, ..empty_project(Utf8Path::new(""), &cx) }
@@ -32,7 +37,12 @@ mod tests {
     /// An inventory reads only the built-in recipes that it names, so this test checks all of them.
     #[test]
     fn all_builtin_recipes_pass_validation() {
-        let options = LoadOptions { trust: false, embedded: BUILTIN_RECIPES, env: &|_| None };
+        let options = LoadOptions {
+            trust: false,
+            embedded: BUILTIN_RECIPES,
+            env: &|_| None,
+            programs: crate::config::SecretPrograms::Skip,
+        };
         let mut cx = LoadContext::new(&options, Utf8PathBuf::new());
         let library = read_builtin_library(&mut cx);
         let resolved = ResolvedInventory {

@@ -3,6 +3,7 @@
 use super::name_pattern::NamePattern;
 use super::notify::NotifyRecipient;
 use crate::diag::Span;
+use crate::model::SecretPlaceholder;
 use jiff::civil::Date;
 
 /// Default number of days to keep history.
@@ -53,6 +54,16 @@ impl std::str::FromStr for OutlierMode {
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|mode| mode.name() == text);
         found.ok_or_else(|| "must be `show` or `count`".to_owned())
+    }
+}
+
+impl DriftPolicy {
+    /// Records why a secret of a recipient could not be read.
+    pub(super) fn fail_secret(&mut self, placeholder: &SecretPlaceholder, why: &str) {
+        let secrets = self.notify.iter_mut().flat_map(|recipient| recipient.service.list_secrets_mut());
+        for secret in secrets.filter(|secret| secret.value.as_ref() == Ok(&placeholder.0)) {
+            secret.value = Err(format!("the secret `{}` cannot be read: {why}", secret.label));
+        }
     }
 }
 

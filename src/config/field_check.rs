@@ -394,7 +394,8 @@ fn parse_secret(scalar: &TypedScalar<'_>) -> ParsedScalar {
         false => {
             let diag =
                 Diag::error(DiagCode::BadValue, format!("`{}` is a secret and must not be in plain text", scalar.path));
-            Err(Box::new(diag.with_span(scalar.node.span).hint("pass it as a parameter of type `secret`")))
+            let span = scalar.node.span;
+            Err(Box::new(diag.with_span(span).hiding(span).hint("pass it as a parameter of type `secret`")))
         }
     }
 }

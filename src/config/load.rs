@@ -58,7 +58,13 @@ pub fn load_for_undo(
 }
 
 fn load_with_context(path: &Utf8Path, mut cx: LoadContext<'_>) -> (Option<Project>, DiagList, SourceMap) {
-    let project = read_project(path, &mut cx);
+    let mut project = read_project(path, &mut cx);
+    if let Some(project) = project.as_mut().filter(|_| !cx.diags.has_errors()) {
+        cx.read_planned_secrets(project);
+    }
+    let hidden: Vec<Span> = cx.diags.0.iter().flat_map(|diag| diag.hidden.iter().copied()).collect();
+    let sources = project.as_mut().map_or(&mut cx.sources, |project| &mut project.sources);
+    hidden.into_iter().for_each(|span| sources.hide_span(span));
     let diags = sort_diags(drop_unreadable_recipe_diags(cx.diags, &cx.unread));
     match project {
         Some(mut project) if !diags.has_errors() => {

@@ -101,6 +101,20 @@ pub struct DeferredSecret {
 }
 
 impl NotifyService {
+    /// Returns the secrets of the service.
+    pub(super) fn list_secrets_mut(&mut self) -> Vec<&mut DeferredSecret> {
+        match self {
+            Self::Webhook { url, token: secret } | Self::Feishu { url, secret } | Self::DingTalk { url, secret } => {
+                std::iter::once(url).chain(secret).collect()
+            }
+            Self::Slack { url } | Self::WeCom { url } => vec![url],
+            Self::Email { transport: MailTransport::Smtp(server), .. } => {
+                server.login.iter_mut().map(|login| &mut login.password).collect()
+            }
+            Self::Email { transport: MailTransport::Sendmail(_), .. } => Vec::new(),
+        }
+    }
+
     /// Returns the key that declares the service.
     pub fn name(&self) -> &'static str {
         match self {

@@ -1,5 +1,6 @@
 //! Reports unknown keys, with a hint where the intended key can be guessed.
 
+use super::yaml_node::list_scalars;
 use super::{YamlData, YamlKey, YamlNode};
 use crate::diag::{Diag, DiagCode, did_you_mean};
 
@@ -46,9 +47,19 @@ pub(super) fn guess_known_key<'k>(typed: &str, known: &[&'k str]) -> Option<&'k 
     word.copied().or_else(|| did_you_mean(typed, known.iter().copied()))
 }
 
+/// Reports whether the value of a key is probably a secret.
+fn names_secret(key: &str) -> bool {
+    let key = key.to_lowercase();
+    ["pass", "secret", "token"].iter().any(|word| key.contains(word))
+}
+
 /// Returns the error for an unknown key of `what`.
 pub(super) fn build_unknown_key_diag(key: &YamlKey, value: &YamlNode, what: &str, known: &[&str]) -> Diag {
     let diag = Diag::error(DiagCode::UnknownKey, format!("unknown key `{}` in {what}", key.text)).with_span(key.span);
+    let diag = match names_secret(&key.text) {
+        true => list_scalars(value).into_iter().fold(diag, Diag::hiding),
+        false => diag,
+    };
     if let Some(hint) = hint_foreign_key(what, &key.text, known).or_else(|| hint_cut_value(key, value)) {
         return diag.hint(hint);
     }

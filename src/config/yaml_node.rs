@@ -47,3 +47,13 @@ pub struct YamlKey {
     /// The place of the key in its file.
     pub span: Span,
 }
+
+/// Returns the places of all texts in a value.
+pub(super) fn list_scalars(node: &YamlNode) -> Vec<Span> {
+    match &node.data {
+        YamlData::Scalar { .. } => vec![node.span],
+        YamlData::Seq(items) => items.iter().flat_map(list_scalars).collect(),
+        YamlData::Map(entries) => entries.iter().flat_map(|(_, value)| list_scalars(value)).collect(),
+        YamlData::Null | YamlData::Unknown(_) => Vec::new(),
+    }
+}

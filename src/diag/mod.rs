@@ -45,6 +45,9 @@ pub struct Diag {
     /// The resource field concerned, for callers that know where fields were declared.
     #[serde(skip)]
     pub field: Option<&'static str>,
+    /// Secrets in plain text: every excerpt of the load that contains one shows `***` instead.
+    #[serde(skip)]
+    pub hidden: Vec<Span>,
 }
 
 impl Diag {
@@ -60,6 +63,7 @@ impl Diag {
             notes: Vec::new(),
             hint: None,
             field: None,
+            hidden: Vec::new(),
         }
     }
 
@@ -83,6 +87,12 @@ impl Diag {
     /// Sets the resource field concerned.
     pub fn with_field(mut self, field: &'static str) -> Self {
         self.field = Some(field);
+        self
+    }
+
+    /// Hides a secret in plain text from the excerpts of all diagnostics of the load.
+    pub fn hiding(mut self, secret: Span) -> Self {
+        self.hidden.push(secret);
         self
     }
 

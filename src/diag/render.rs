@@ -100,19 +100,24 @@ fn build_excerpt(group: &[LabeledSpan], sources: &SourceMap) -> SourceExcerpt {
     let whole = sources.text(file);
     let start = group.iter().map(|place| find_line_start(whole, place.span.start as usize)).min().unwrap_or(0);
     let end = group.iter().map(|place| find_line_end(whole, place.span.start as usize)).max().unwrap_or(0);
-    let lines = ExcerptLines { start, text: &whole[start..end] };
+    let lines = ExcerptLines { file, start, text: &whole[start..end], sources };
     let marks = group.iter().map(|place| lines.build_mark(place, whole)).collect();
     let first_line = group.iter().map(|place| place.line).min().unwrap_or(1);
-    SourceExcerpt { path: escape_control(file_path(sources, file)), first_line, text: escape_lines(lines.text), marks }
+    SourceExcerpt { path: escape_control(file_path(sources, file)), first_line, text: lines.show_before(end), marks }
 }
 
 fn file_path(sources: &SourceMap, file: FileId) -> &str {
     sources.path(file).as_str()
 }
 
+/// What a secret in plain text is shown as, whatever its length.
+const HIDDEN_TEXT: &str = "***";
+
 struct ExcerptLines<'t> {
+    file: FileId,
     start: usize,
     text: &'t str,
+    sources: &'t SourceMap,
 }
 
 impl ExcerptLines<'_> {
@@ -120,8 +125,25 @@ impl ExcerptLines<'_> {
     fn build_mark(&self, place: &LabeledSpan, whole: &str) -> ExcerptMark {
         let start = place.span.start as usize;
         let end = (place.span.end as usize).clamp(start, find_line_end(whole, start));
-        let shifted = |at: usize| escape_lines(&self.text[..at - self.start]).len();
+        let shifted = |at: usize| self.show_before(at).len();
         ExcerptMark { kind: place.kind, range: shifted(start)..shifted(end), label: place.label.clone() }
+    }
+
+    /// Returns the text before byte `at` of the file as it is shown: escaped, and without hidden text. Line ends stay, so
+    /// that the numbers of the lines do.
+    fn show_before(&self, at: usize) -> String {
+        let mut hiding = false;
+        let shown = &self.text[..at - self.start];
+        shown.char_indices().fold(String::with_capacity(shown.len()), |mut out, (index, c)| {
+            let (begins, hidden) = (!hiding, self.sources.is_hidden(self.file, self.start + index));
+            hiding = hidden;
+            match hidden && c != '\n' {
+                true if begins => out.push_str(HIDDEN_TEXT),
+                true => {}
+                false => out = push_escaped(out, c, c != '\n' && is_unsafe_char(c)),
+            }
+            out
+        })
     }
 }
 
@@ -136,10 +158,6 @@ fn find_line_end(text: &str, at: usize) -> usize {
 /// Escapes control and bidi characters, newlines included, as `\u{…}`.
 pub fn escape_control(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |out, c| push_escaped(out, c, is_unsafe_char(c)))
-}
-
-fn escape_lines(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |out, c| push_escaped(out, c, c != '\n' && is_unsafe_char(c)))
 }
 
 fn push_escaped(mut out: String, c: char, escaped: bool) -> String {
@@ -207,6 +225,20 @@ mod tests {
         assert!(text.contains("bad \\u{1b}[2J\\u{a}key"), "{text}");
         assert!(text.contains("\\u{202e}key\\u{1b}[31m: 1"), "{text}");
         assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
+    }
+
+    /// The other mark is behind the secret: it still points to its own word, which the shorter text moves.
+    #[test]
+    fn hidden_text_is_in_no_excerpt() {
+        let (mut sources, file) = sources("a: { b: hunter2hunter2, c: { evn: X } }\nd: |\n  hunter2\n  hunter2\n");
+        sources.hide_span(span(file, 8, 22));
+        sources.hide_span(span(file, 43, 64));
+        let diag = Diag::error(DiagCode::BadValue, "bad").with_span(span(file, 8, 22));
+        let diag = diag.with_other_span(span(file, 29, 32), "here").with_other_span(span(file, 62, 63), "there");
+        assert_eq!(
+            render_diag(&diag, &sources, false),
+            "error[F0107]: bad\n --> inventory.yaml:1:9\n  |\n1 | a: { b: ***, c: { evn: X } }\n  |         ^^^        --- here\n2 | d: ***\n3 |\n4 |\n  | - there"
+        );
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Span {
 #[derive(Clone, Debug, Default)]
 pub struct SourceMap {
     files: Vec<(Utf8PathBuf, Arc<str>)>,
+    /// Secrets in plain text, which excerpts do not show.
+    hidden: Vec<Span>,
 }
 
 impl SourceMap {
@@ -41,6 +43,16 @@ impl SourceMap {
     /// Returns the whole text of a file. Panics if the index belongs to another map.
     pub fn text(&self, file: FileId) -> &str {
         &self.files[file.0 as usize].1
+    }
+
+    /// Hides a range of a file in excerpts.
+    pub fn hide_span(&mut self, span: Span) {
+        self.hidden.push(span);
+    }
+
+    /// Reports whether excerpts must not show the byte at `at` of a file.
+    pub fn is_hidden(&self, file: FileId, at: usize) -> bool {
+        self.hidden.iter().any(|span| span.file == file && (span.start as usize..span.end as usize).contains(&at))
     }
 
     /// Iterates over all files in the order in which they were added: index, path and text.

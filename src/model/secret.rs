@@ -1,7 +1,7 @@
 //! Secrets: values that are used but never shown.
 
 use secrecy::{ExposeSecret, SecretString};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Opens a placeholder inside rendered text.
 pub const PLACEHOLDER_OPEN: &str = "\u{e000}forge-secret:";
@@ -17,6 +17,8 @@ pub struct SecretPlaceholder(pub String);
 #[derive(Clone, Default)]
 pub struct SecretStore {
     values: BTreeMap<String, SecretString>,
+    /// Names of placeholders that have no value, or not yet.
+    reserved: BTreeSet<String>,
 }
 
 impl std::fmt::Debug for SecretStore {
@@ -25,16 +27,41 @@ impl std::fmt::Debug for SecretStore {
     }
 }
 
+/// Replaces characters that mean something in a document that a template renders, which is parsed with its placeholders.
+fn clean_name(name: &str) -> String {
+    name.replace(|c: char| !(c.is_alphanumeric() || "-_./ @+~".contains(c)), "_")
+}
+
+fn build_placeholder(name: &str) -> SecretPlaceholder {
+    SecretPlaceholder(format!("{PLACEHOLDER_OPEN}{name}{PLACEHOLDER_CLOSE}"))
+}
+
 impl SecretStore {
     /// Stores `value` under `name` and returns the placeholder that templates render for it.
     pub fn insert(&mut self, name: &str, value: SecretString) -> SecretPlaceholder {
-        let mut name = name.replace([PLACEHOLDER_CLOSE, '\u{e000}'], "_");
-        while self.values.get(&name).is_some_and(|v| v.expose_secret() != value.expose_secret()) {
+        let mut name = clean_name(name);
+        let differs = |v: &SecretString| v.expose_secret() != value.expose_secret();
+        while self.reserved.contains(&name) || self.values.get(&name).is_some_and(differs) {
             name.push('\'');
         }
-        let placeholder = SecretPlaceholder(format!("{PLACEHOLDER_OPEN}{name}{PLACEHOLDER_CLOSE}"));
+        let placeholder = build_placeholder(&name);
         self.values.insert(name, value);
         placeholder
+    }
+
+    /// Returns a placeholder for a secret that is not read yet, under `name` or a similar name.
+    pub fn reserve(&mut self, name: &str) -> SecretPlaceholder {
+        let mut name = clean_name(name);
+        while self.values.contains_key(&name) || !self.reserved.insert(name.clone()) {
+            name.push('\'');
+        }
+        build_placeholder(&name)
+    }
+
+    /// Stores the value of a reserved placeholder.
+    pub fn fill(&mut self, placeholder: &SecretPlaceholder, value: SecretString) {
+        let name = placeholder.0.strip_prefix(PLACEHOLDER_OPEN).and_then(|rest| rest.strip_suffix(PLACEHOLDER_CLOSE));
+        self.values.insert(name.unwrap_or(&placeholder.0).to_owned(), value);
     }
 
     /// Reports whether `text` contains a placeholder; such a body is secret as a whole.
@@ -95,5 +122,23 @@ impl SecretStore {
             }
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_name_is_not_shared() {
+        let mut store = SecretStore::default();
+        let later = store.reserve("age a");
+        let (other, file) = (store.reserve("age a"), store.insert("age a", "c".into()));
+        store.fill(&later, "a".into());
+        store.fill(&other, "b".into());
+        let text = format!("{}{}{}", later.0, other.0, file.0);
+        assert_eq!(store.reveal_placeholders(&text).expose_secret(), "abc");
+        assert_eq!(SecretStore::mask_placeholders(&later.0), "(secret age a)");
+        assert_eq!(store.scrub_secrets("a b"), "a b", "short values are ordinary text");
     }
 }

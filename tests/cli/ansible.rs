@@ -11,25 +11,9 @@ use serde_json::Value;
 
 const VERSION: &str = "ansible-core==2.19.14";
 
-/// Returns the folder of Ansible's programs, and installs them first if necessary; or the reason why it cannot.
+/// Returns the folder of Ansible's programs, or the reason why it cannot be installed.
 fn ansible() -> Result<PathBuf, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("target/{}", VERSION.replace("==", "-")));
-    let bin = root.join("bin");
-    // Test processes run in parallel: one installs, the others wait for the lock.
-    let lock = std::fs::File::create(root.with_extension("lock")).map_err(|error| error.to_string())?;
-    lock.lock().map_err(|error| error.to_string())?;
-    if bin.join("ansible-inventory").exists() {
-        return Ok(bin);
-    }
-    let venv = Command::new("python3").args(["-m", "venv", "--clear"]).arg(&root).output();
-    match venv {
-        Ok(done) if done.status.success() => {}
-        Ok(_) => return Err("python3-venv is not installed".to_owned()),
-        Err(_) => return Err("python3 is not installed".to_owned()),
-    }
-    let installed = Command::new(bin.join("pip")).args(["install", "--quiet", VERSION]).output().unwrap();
-    assert!(installed.status.success(), "{VERSION}: {}", String::from_utf8_lossy(&installed.stderr));
-    Ok(bin)
+    super::pypi::install_package(VERSION, "ansible-inventory")
 }
 
 /// An inventory as read by Ansible or by forge: hosts, members of groups, groups inside groups, variables of hosts.
@@ -86,8 +70,10 @@ fn render_by_ansible(bin: &Path, inventory: &Path, host: &str, name: &str) -> Va
 fn by_forge(path: &Path) -> Truth {
     use forge::config::{LoadOptions, SudoMode, TransportKind};
     let path = camino::Utf8Path::from_path(path).unwrap();
-    let (project, diags, _) =
-        forge::config::load_project(path, &LoadOptions { trust: false, embedded: &[], env: &|_| None });
+    let (project, diags, _) = forge::config::load_project(
+        path,
+        &LoadOptions { trust: false, embedded: &[], env: &|_| None, programs: forge::config::SecretPrograms::Skip },
+    );
     let project = project.unwrap_or_else(|| panic!("{diags:?}"));
     let mut truth = Truth::default();
     for (name, host) in &project.hosts {

@@ -23,7 +23,8 @@ fn example_of_every_kind_is_valid() {
     let env = |name: &str| (name == "TOKEN").then(|| "hunter2".to_owned());
     for kind in all_kinds() {
         std::fs::write(root.join("recipes/example.yaml"), recipe(kind.example)).unwrap();
-        let options = LoadOptions { trust: false, embedded: &[], env: &env };
+        let options =
+            LoadOptions { trust: false, embedded: &[], env: &env, programs: forge::config::SecretPrograms::Skip };
         let (project, diags, sources) = config::load_project(&root.join("inventory.yaml"), &options);
         assert!(diags.0.is_empty(), "{}:\n{}", kind.name, super::rendered(&diags, &sources, root));
         let project = project.unwrap();

@@ -118,7 +118,12 @@ fn load(recipe: &str, case: &Value) -> Result<(Project, String), String> {
     }
     // JSON is YAML.
     std::fs::write(&path, serde_json::to_string_pretty(&inventory(recipe, case)).unwrap()).unwrap();
-    let options = LoadOptions { trust: false, embedded: builtin_data::BUILTIN_RECIPES, env: &|_| None };
+    let options = LoadOptions {
+        trust: false,
+        embedded: builtin_data::BUILTIN_RECIPES,
+        env: &|_| None,
+        programs: forge::config::SecretPrograms::Skip,
+    };
     let (project, diags, sources) = config::load_project(&path, &options);
     let said: Vec<String> = diags.0.iter().map(|diag| render_diag(diag, &sources, false)).collect();
     let said = said.join("\n");
@@ -850,7 +855,12 @@ fn unapplied_builtin_recipe_reports_no_errors() {
         std::fs::write(&path, text).unwrap();
         let (_, diags, sources) = config::load_project(
             &path,
-            &LoadOptions { trust: false, embedded: builtin_data::BUILTIN_RECIPES, env: &|_| None },
+            &LoadOptions {
+                trust: false,
+                embedded: builtin_data::BUILTIN_RECIPES,
+                env: &|_| None,
+                programs: forge::config::SecretPrograms::Skip,
+            },
         );
         diags.0.iter().map(|diag| render_diag(diag, &sources, false)).collect::<String>()
     };

@@ -194,6 +194,14 @@ fn build_choice_diag(text: &str, key: &str, known: &[&str], span: Span) -> Diag 
 }
 
 fn read_sudo(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<SudoMode> {
+    if let YamlData::Scalar { text, quoted } = &node.data
+        && (*quoted || crate::config::scalar::guess_bool(text).is_none())
+    {
+        // It may be the password.
+        let diag = Diag::error(DiagCode::WrongType, "`sudo` must be `true` or `false`, or have the key `password`");
+        cx.push_diag(diag.with_span(node.span).hiding(node.span));
+        return None;
+    }
     if !matches!(node.data, YamlData::Map(_)) {
         let on = yaml_table::expect_bool(node, "sudo", &mut cx.diags)?;
         return Some(if on { SudoMode::NoPassword } else { SudoMode::None });

@@ -4,6 +4,7 @@ use super::expr::check_identifier;
 use crate::config::field_check::{describe_found, is_version};
 use crate::config::identifier::check_literal;
 use crate::config::load_context::LoadContext;
+use crate::config::yaml_node::list_scalars;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{ParamType, RecipeParam, YamlData, YamlKey, YamlNode, scalar};
 use crate::diag::{Diag, DiagCode, Span};
@@ -40,14 +41,13 @@ fn read_param(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -> Optio
 }
 
 fn read_default(param: &RecipeParam, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Value> {
-    check_literal(node, "a default", cx);
     if param.ty == ParamType::Secret {
-        cx.push_diag(
-            Diag::error(DiagCode::BadParam, format!("the secret `{}` cannot have a default", param.name))
-                .with_span(node.span),
-        );
+        let message = format!("the secret `{}` cannot have a default", param.name);
+        let diag = Diag::error(DiagCode::BadParam, message).with_span(node.span);
+        cx.push_diag(list_scalars(node).into_iter().fold(diag, Diag::hiding));
         return None;
     }
+    check_literal(node, "a default", cx);
     match parse_param_value(&param.ty, node, &param.name, cx) {
         Ok(value) => Some(value),
         Err(diag) => {

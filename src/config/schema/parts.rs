@@ -66,12 +66,22 @@ pub(super) fn vars_schema() -> Value {
 }
 
 pub(super) fn secret_schema() -> Value {
+    let one_of = |source: &str, value: Value, options: &[(&str, Value)]| {
+        let options = options.iter().map(|(key, schema)| ((*key).to_owned(), schema.clone()));
+        let properties: serde_json::Map<_, _> = options.chain([(source.to_owned(), value)]).collect();
+        json!({ "properties": properties, "required": [source], "additionalProperties": false })
+    };
+    let timeout = || ("timeout", duration_schema());
+    let words = || json!({ "type": "array", "items": { "type": "string" }, "minItems": 1 });
     json!({
-        "description": "Source of a secret: an environment variable or a file.",
+        "description": "Source of a secret: an environment variable, a file, a file that age or sops decrypts, or a command.",
         "type": "object",
-        "properties": { "env": text_schema(), "file": text_schema() },
-        "minProperties": 1,
-        "maxProperties": 1,
-        "additionalProperties": false,
+        "oneOf": [
+            one_of("env", text_schema(), &[]),
+            one_of("file", text_schema(), &[]),
+            one_of("age", text_schema(), &[("identity", text_schema()), timeout()]),
+            one_of("sops", text_schema(), &[("key", json!({ "anyOf": [text_schema(), words()] })), timeout()]),
+            one_of("command", words(), &[timeout()]),
+        ],
     })
 }

@@ -151,7 +151,8 @@ impl SimulatedProject {
     }
 
     pub fn load_project(&self) -> Project {
-        let options = LoadOptions { trust: true, embedded: &[], env: &|_| None };
+        let options =
+            LoadOptions { trust: true, embedded: &[], env: &|_| None, programs: crate::config::SecretPrograms::Skip };
         let (project, diags, sources) = config::load_project(&self.path().join("inventory.yaml"), &options);
         let said: Vec<String> = diags.0.iter().map(|diag| crate::diag::render_diag(diag, &sources, false)).collect();
         project.unwrap_or_else(|| panic!("{}", said.join("\n")))

@@ -13,7 +13,7 @@ fn load_inventory(text: &str) -> config::Project {
     std::fs::write(path.join("inventory.yaml"), text).unwrap();
     let (project, diags, sources) = config::load_project(
         &path.join("inventory.yaml"),
-        &LoadOptions { trust: false, embedded: &[], env: &|_| None },
+        &LoadOptions { trust: false, embedded: &[], env: &|_| None, programs: crate::config::SecretPrograms::Skip },
     );
     let said: Vec<String> = diags.0.iter().map(|diag| crate::diag::render_diag(diag, &sources, false)).collect();
     assert!(said.is_empty(), "{text}\n{}", said.join("\n"));
