@@ -22,14 +22,14 @@ pub fn run_apply<B: Backend>(cx: &VerbContext<'_, B>, args: &ApplyArgs) -> VerbR
     if let Some((path, text)) = given.zip(saved_plan::read_given_plan(given)) {
         return apply_saved::run_saved_plan(cx, args, path, &text);
     }
-    let flags = [(args.replay, "--replay"), (args.require_signature.is_some(), "--require-signature")];
+    let flags = [(args.replay, "--replay"), (args.options.require_signature.is_some(), "--require-signature")];
     if let Some((_, flag)) = flags.iter().find(|(given, _)| *given) {
         return Err(CliError::usage(format!("`{flag}` requires a saved plan"))
             .hint("save one with `forge plan INVENTORY -o FILE`, then run `forge apply FILE`"));
     }
     let inventory = InventoryArg { inventory: args.given.clone() };
-    if args.dry_run {
-        let policy = args.policy.clone();
+    if args.options.dry_run {
+        let policy = args.options.policy.clone();
         let (recorded, keep) = (RecordingArgs::default(), PlanOutputArgs::default());
         return plan::run_plan(
             cx,
@@ -44,14 +44,14 @@ pub fn run_apply<B: Backend>(cx: &VerbContext<'_, B>, args: &ApplyArgs) -> VerbR
             },
         );
     }
-    let settings = cx.settings.with_policy(args.policy.to_policy(), args.evict_busy.clone());
+    let settings = cx.settings.with_policy(args.options.policy.to_policy(), args.options.evict_busy.clone());
     let cx = &cx.with_settings(&settings);
-    let settings = cx.settings.with_offline(args.offline);
+    let settings = cx.settings.with_offline(args.options.offline);
     let cx = &VerbContext { settings: &settings, ..*cx };
     let target = cx.resolve_target(&inventory)?;
     let output = cx.output_for(&target);
     let loaded = cx.load_project(&target)?;
-    check_apply_can_ask(cx.console, args.yes)?;
+    check_apply_can_ask(cx.console, args.options.yes)?;
     block_on(plan_and_apply(cx, args, &output, &loaded))
 }
 
@@ -65,9 +65,9 @@ async fn plan_and_apply<B: Backend>(
     let seen = cx.observe_hosts(&mut stop, output, loaded, ObservePurpose::Change).await?;
     let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
     output.write_for_people(&|writer, out| writer.write_plan(&plan, ExitCode::Done, out))?;
-    apply_saved::check_no_unknown(&plan, args.no_unknown)?;
+    apply_saved::check_no_unknown(&plan, args.options.no_unknown)?;
     if plan.hosts.iter().any(HostPlan::will_run) {
-        confirm_apply(cx, args.yes, &format_question(&plan), &mut stop).await?;
+        confirm_apply(cx, args.options.yes, &format_question(&plan), &mut stop).await?;
     }
     execute_plan(cx, &mut stop, output, loaded, &plan, seen).await
 }

@@ -24,6 +24,16 @@ pub struct ApplyArgs {
     /// Inventory file or saved plan; defaults to -i, then $FORGE_INVENTORY, then ./inventory.yaml
     #[arg(value_name = "INVENTORY|PLAN")]
     pub given: Option<Utf8PathBuf>,
+    /// Apply a saved plan again on hosts where it already ran
+    #[arg(long)]
+    pub replay: bool,
+    #[command(flatten)]
+    pub options: ApplyOptions,
+}
+
+/// Options of the verbs that apply a plan.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ApplyOptions {
     /// Skip the confirmation prompt; JSON output never implies this
     #[arg(long)]
     pub yes: bool,
@@ -38,9 +48,6 @@ pub struct ApplyArgs {
     /// Fail if any step or verification could not be evaluated, or a host is unreachable
     #[arg(long)]
     pub no_unknown: bool,
-    /// Apply a saved plan again on hosts where it already ran
-    #[arg(long)]
-    pub replay: bool,
     /// Apply a saved plan only if a key of this allowed-signers file signed it: see `forge sign`
     #[arg(long, value_name = "ALLOWED_SIGNERS")]
     pub require_signature: Option<Utf8PathBuf>,

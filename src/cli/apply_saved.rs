@@ -13,6 +13,7 @@ use crate::config::StepFilter;
 use crate::engine::SavedPlan;
 use crate::model::{DisruptionClass, ExitCode};
 use crate::plan::{HostPlan, ObservedHost, Plan};
+use crate::state::RunPlanFile;
 use crate::view::fold::fold_names;
 use crate::view::{escape, format_count};
 use camino::Utf8Path;
@@ -30,11 +31,11 @@ pub fn run_saved_plan<B: Backend>(
     let saved = saved_plan::parse_saved_plan(path, text)?;
     check_signature(cx, args, path, text)?;
     reject_selection_flags(cx, args, &saved)?;
-    check_no_unknown(&saved.plan, args.no_unknown)?;
-    if !args.dry_run {
-        execute_plan::check_apply_can_ask(cx.console, args.yes)?;
+    check_no_unknown(&saved.plan, args.options.no_unknown)?;
+    if !args.options.dry_run {
+        execute_plan::check_apply_can_ask(cx.console, args.options.yes)?;
     }
-    let settings = saved_plan_settings(cx.settings, args, &saved);
+    let settings = saved_plan_settings(cx.settings, args, path, &saved);
     let cx = &cx.with_settings(&settings);
     let target = cx.resolve_target(&find_inventory(cx, path, &saved)?)?;
     let settings = match &saved.selection.undo {
@@ -49,7 +50,7 @@ pub fn run_saved_plan<B: Backend>(
 
 /// Checks the signature if one is required.
 fn check_signature<B>(cx: &VerbContext<'_, B>, args: &ApplyArgs, path: &Utf8Path, text: &str) -> Result<(), CliError> {
-    let Some(allowed) = &args.require_signature else { return Ok(()) };
+    let Some(allowed) = &args.options.require_signature else { return Ok(()) };
     block_on(async { sign::verify_plan_signature(cx, path, text, allowed).await.map(|()| ExitCode::Done) }).map(drop)
 }
 
@@ -60,7 +61,7 @@ fn reject_selection_flags<B>(cx: &VerbContext<'_, B>, args: &ApplyArgs, saved: &
         (!cx.typed.step.is_empty(), "--step"),
         (!cx.typed.skip.is_empty(), "--skip"),
         (
-            ![DisruptionClass::D3, saved.selection.max_disruption].contains(&args.policy.max_disruption),
+            ![DisruptionClass::D3, saved.selection.max_disruption].contains(&args.options.policy.max_disruption),
             "--max-disruption",
         ),
     ];
@@ -90,10 +91,13 @@ pub fn check_no_unknown(plan: &Plan, wanted: bool) -> Result<(), CliError> {
     Err(noted.hint("run `forge plan -v` for details, or omit `--no-unknown`"))
 }
 
-fn saved_plan_settings(settings: &CliSettings, args: &ApplyArgs, saved: &SavedPlan) -> CliSettings {
+fn saved_plan_settings(settings: &CliSettings, args: &ApplyArgs, path: &Utf8Path, saved: &SavedPlan) -> CliSettings {
     let selection = &saved.selection;
-    let mut settings = settings.with_policy(saved.policy(), args.evict_busy.clone()).with_offline(args.offline);
+    let mut settings =
+        settings.with_policy(saved.policy(), args.options.evict_busy.clone()).with_offline(args.options.offline);
     settings.on = selection.on.clone();
+    let path = camino::absolute_utf8(path).unwrap_or_else(|_| path.to_owned());
+    settings.plan_file = Some(RunPlanFile { path: path.into_string(), digest: saved.digest.clone() });
     settings.filter = StepFilter::new(&selection.step, &selection.skip);
     settings
 }
@@ -148,15 +152,15 @@ async fn bind_and_apply<B: Backend>(
     let plan = cx.backend.bind_saved_plan(&loaded.0, &saved, &mut seen, args.replay, cx.settings);
     output.write_for_people(&|writer, out| writer.write_plan(&saved.plan, ExitCode::Done, out))?;
     // Otherwise the report lists the stale hosts.
-    if args.dry_run || !args.yes {
+    if args.options.dry_run || !args.options.yes {
         let stale = report_stale_hosts(output, seen.as_ref())?;
-        if args.dry_run {
+        if args.options.dry_run {
             return Ok(if stale > 0 { ExitCode::Stale } else { ExitCode::Done });
         }
     }
     let left = exclude_stale_hosts(&plan, seen.as_ref());
     if left.hosts.iter().any(HostPlan::will_run) {
-        execute_plan::confirm_apply(cx, args.yes, &execute_plan::format_question(&left), &mut stop).await?;
+        execute_plan::confirm_apply(cx, args.options.yes, &execute_plan::format_question(&left), &mut stop).await?;
     }
     execute_plan::execute_plan(cx, &mut stop, output, loaded, &plan, seen).await
 }

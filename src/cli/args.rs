@@ -1,8 +1,8 @@
 //! Command-line arguments. Parsing has no side effects; `settings` interprets the values.
 
 use super::{
-    apply_args, completions, doctor, drift, exec, explain, facts, fetch, graph, hold, init, man, plan, recipes, runs,
-    sandbox, schema, show, sign, test, undo, validate, verify, why_slow,
+    apply_args, completions, doctor, drift, exec, explain, facts, fetch, graph, hold, init, man, plan, recipes, resume,
+    runs, sandbox, schema, show, sign, test, undo, validate, verify, why_slow,
 };
 
 use super::secret_programs::SecretNeed;
@@ -29,6 +29,7 @@ pub enum Verb {
     Doctor(doctor::DoctorArgs),
     Plan(plan::PlanArgs),
     Apply(apply_args::ApplyArgs),
+    Resume(resume::ResumeArgs),
     Verify(verify::VerifyArgs),
     Undo(undo::UndoArgs),
     Drift(drift::DriftArgs),
@@ -53,7 +54,6 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Reports whether the verb supports `format`.
     /// Returns when the verb needs the secrets that programs print.
     pub fn secret_need(&self) -> SecretNeed {
         match self {
@@ -61,6 +61,7 @@ impl Verb {
             Self::Drift(args) => args.secret_need(),
             Self::Plan(_)
             | Self::Apply(_)
+            | Self::Resume(_)
             | Self::Verify(_)
             | Self::Undo(_)
             | Self::Test(_)
@@ -75,6 +76,7 @@ impl Verb {
         }
     }
 
+    /// Reports whether the verb supports `format`.
     pub fn supports_format(&self, format: OutputFormat) -> bool {
         match format {
             OutputFormat::Text => true,

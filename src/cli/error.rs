@@ -75,6 +75,11 @@ impl CliError {
         self
     }
 
+    /// Returns the message; `None` if the error was already reported.
+    pub fn message(&self) -> Option<&str> {
+        self.message.as_deref()
+    }
+
     /// Writes the error as text.
     pub fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
         let Some(message) = &self.message else { return Ok(()) };

@@ -10,8 +10,8 @@ use crate::config::{self, LoadOptions, Project, SecretPrograms};
 use crate::diag::{Diag, DiagList, SourceMap};
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
-    self, ArtifactReport, CancelSignal, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, ObservedHosts,
-    PastDurations, Recording, RunOptions, RunReport, SavedPlan,
+    self, ArtifactReport, CancelSignal, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, JournalEntry,
+    ObservedHosts, PastDurations, Recording, RunOptions, RunReport, SavedPlan,
 };
 use crate::model::{HardwareBoard, HostName};
 use crate::plan::Plan;
@@ -75,6 +75,7 @@ impl LibraryBackend {
             controller,
             simulated: list_simulated_hosts(project),
             hosts: plan.hosts.iter().map(|host| host.host.clone()).collect(),
+            plan_file: settings.plan_file.clone(),
         }
     }
 
@@ -195,7 +196,8 @@ impl Backend for LibraryBackend {
     }
 
     fn find_past_hosts(&self, project: &Project, settings: &CliSettings) -> Result<Option<engine::PastHosts>, String> {
-        engine::find_past_hosts(&settings.state_folder(&project.inventory), &project.cluster)
+        let state = settings.state_folder(&project.inventory);
+        engine::find_past_hosts(&state, &project.cluster, settings.past_run.as_deref())
     }
 
     fn list_sandboxes(&self, project: &Project, settings: &CliSettings) -> ProjectSandboxes {
@@ -517,7 +519,11 @@ async fn forward_events(
             event,
             Event::StepCommands { .. } | Event::StepPrinted { .. } | Event::Fetching { .. } | Event::Sending { .. }
         );
-        if let Some(Err(error)) = journal.as_mut().filter(|_| kept).map(|run| run.append_entry(&event)) {
+        if let Some(Err(error)) = journal
+            .as_mut()
+            .filter(|_| kept)
+            .map(|run| run.append_entry(&JournalEntry::at(read_clock(), event.clone())))
+        {
             journal = None;
             let _ = to.send(Event::NoHistory { why: error.to_string().into() });
         }

@@ -39,6 +39,7 @@ mod recipes;
 mod recording_args;
 pub mod reference;
 mod report_files;
+mod resume;
 mod runs;
 mod sandbox;
 mod saved_plan;
@@ -130,6 +131,7 @@ fn run_verb<B: Backend>(cx: &VerbContext<'_, B>, verb: &Verb) -> VerbResult {
         Verb::Plan(args) => plan::run_plan(cx, args),
         Verb::Apply(args) => apply::run_apply(cx, args),
         Verb::Verify(args) => verify::run_verify(cx, args),
+        Verb::Resume(args) => resume::run_resume(cx, args),
         Verb::Undo(args) => undo::run_undo(cx, args),
         Verb::Drift(args) => drift::run_drift(cx, args),
         Verb::Validate(args) => validate::run_validate(cx, args),

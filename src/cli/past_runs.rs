@@ -2,23 +2,65 @@
 
 use super::error::CliError;
 use super::verb_context::VerbContext;
+use crate::config::read_cluster_name;
 use crate::diag::did_you_mean;
 use crate::engine::{self, PastRun};
-use crate::state::{self, RunFolder};
+use crate::state::{self, RunFolder, StateStore};
 use crate::view::ListedRun;
 use anyhow::anyhow;
 use camino::{Utf8Path, Utf8PathBuf};
 
-/// Lists the runs of the state folder, newest first.
+/// Lists the runs of the state folder, newest first; with `-i`, those of the inventory's cluster.
 ///
 /// # Errors
 /// The directory exists but cannot be read.
 pub fn list_run_folders<B>(cx: &VerbContext<'_, B>) -> Result<Vec<RunFolder>, CliError> {
-    let state = state_folder(cx);
-    state::list_runs(&state).map_err(|error| {
+    match &cx.typed.inventory_flag {
+        Some(inventory) => list_cluster_runs(cx, inventory),
+        None => list_all_runs(&state_folder(cx)),
+    }
+}
+
+/// Lists the runs of an inventory's cluster, newest first. If the name of the cluster cannot be read, lists those of all
+/// clusters next to the inventory.
+///
+/// # Errors
+/// The directory exists but cannot be read.
+pub fn list_cluster_runs<B>(cx: &VerbContext<'_, B>, inventory: &Utf8Path) -> Result<Vec<RunFolder>, CliError> {
+    let state = cx.settings.state_folder(inventory);
+    let mut folders = list_all_runs(&state)?;
+    if let Some(cluster) = read_cluster_name(inventory) {
+        let own = StateStore::new(&state, &cluster);
+        folders.retain(|folder| own.root().file_name() == Some(&folder.cluster));
+    }
+    Ok(folders)
+}
+
+fn list_all_runs(state: &Utf8Path) -> Result<Vec<RunFolder>, CliError> {
+    state::list_runs(state).map_err(|error| {
         CliError::unexpected(anyhow::Error::new(error).context(format!("cannot read state directory `{state}`")))
             .hint("pass another one with `--state`")
     })
+}
+
+/// Reads the newest apply; `None` if there is none.
+///
+/// # Errors
+/// A newer run cannot be read.
+pub fn find_newest_apply(folders: &[RunFolder]) -> Result<Option<PastRun>, CliError> {
+    for folder in folders {
+        let run = read_run(folder)?;
+        if run.info.verb == "apply" {
+            return Ok(Some(run));
+        }
+    }
+    Ok(None)
+}
+
+/// Reports whether a text has the form of a run's ID, `20261121T093015-4f2a`: it becomes a path on hosts.
+pub fn is_run_id(text: &str) -> bool {
+    let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    plain && text.len() >= 17 && text.as_bytes()[8] == b'T'
 }
 
 /// Returns the state directory. The inventory only determines its location; it need not be valid or exist.

@@ -7,6 +7,7 @@ use super::shared_args::{ColorMode, GlobalArgs, OutputFormat};
 use crate::config::StepFilter;
 use crate::engine::{ReplayOptions, UndoRequest};
 use crate::plan::PlanPolicy;
+use crate::state::RunPlanFile;
 use crate::view::progress::ProgressDetail;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::Arc;
@@ -36,16 +37,20 @@ pub struct CliSettings {
     pub user: Option<String>,
     /// Whether hosts are probed or answers are replayed, and whether raw answers are kept.
     pub replay: ReplayOptions,
+    /// The run whose outcomes `@failed` and the like refer to; `None` for the newest.
+    pub past_run: Option<String>,
+    /// The saved plan that is applied.
+    pub plan_file: Option<RunPlanFile>,
     /// The run that an undo reverts; its recipes take the place of those of the inventory.
     pub undo: Option<Arc<UndoRequest>>,
     pub trust: bool,
+    /// Whether programs that print secrets run.
+    pub secrets: SecretNeed,
     /// Whether artifacts come from the cache only.
     pub offline: bool,
     pub color: ColorMode,
     pub detail: ProgressDetail,
     /// How often `-v` was given.
-    /// Whether programs that print secrets run.
-    pub secrets: SecretNeed,
     pub verbose: u8,
 }
 
@@ -83,8 +88,11 @@ impl CliSettings {
             ssh_variables: environment.ssh_variables.clone().into(),
             user: environment.user.clone(),
             replay: ReplayOptions::default(),
+            past_run: None,
+            plan_file: None,
             undo: None,
             trust: typed.trust,
+            secrets: SecretNeed::No,
             offline: false,
             color: typed.color,
             detail: ProgressDetail::from_flags(typed.quiet, typed.verbose),
@@ -92,7 +100,6 @@ impl CliSettings {
         }
     }
 
-            secrets: SecretNeed::No,
     /// Returns the settings with another host selection.
     pub fn with_selection(&self, on: &str) -> Self {
         Self { on: Some(on.to_owned()), ..self.clone() }

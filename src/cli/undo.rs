@@ -130,15 +130,9 @@ fn find_run<B>(cx: &VerbContext<'_, B>, named: &str) -> Result<String, CliError>
     let folders = past_runs::list_run_folders(cx)?;
     match past_runs::find_run_folder(&folders, named) {
         Ok(folder) => Ok(folder.run.clone()),
-        Err(_) if is_run_id(named) => Ok(named.to_owned()),
+        Err(_) if past_runs::is_run_id(named) => Ok(named.to_owned()),
         Err(error) => Err(error),
     }
-}
-
-/// Reports whether a text has the form of a run's ID, `20261121T093015-4f2a`: it becomes a path on hosts.
-fn is_run_id(text: &str) -> bool {
-    let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    plain && text.len() >= 17 && text.as_bytes()[8] == b'T'
 }
 
 async fn read_undo<B: Backend>(

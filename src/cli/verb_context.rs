@@ -99,7 +99,8 @@ impl<'a, B: Backend> VerbContext<'a, B> {
             let error = CliError::usage(format!("`{selector}` refers to the last run, and there was no run"));
             return Err(error.hint("the history is in the folder `--state`, by default `.forge` next to the inventory"));
         };
-        if self.settings.detail > ProgressDetail::Quiet {
+        // A verb that chooses the run names it itself.
+        if self.settings.detail > ProgressDetail::Quiet && self.settings.past_run.is_none() {
             // Ignore a closed stderr: no other stream could report it.
             let _ = writeln!((self.console.err)(), "hosts of the last run: {} {}", past.verb, past.run);
         }

@@ -85,7 +85,7 @@ use instances::RecipeLibrary;
 pub use load::{load_for_tests, load_for_undo, load_project, load_to_learn_digests};
 pub use load_options::{LoadOptions, RunSecretProgram, SecretPrograms};
 pub use lock_file::{ArtifactLockFile, LockFileError, lock_file_path};
-pub use name_completion::{DeclaredNames, DeclaredRecipe, read_declared_names};
+pub use name_completion::{DeclaredNames, DeclaredRecipe, read_cluster_name, read_declared_names};
 pub use notify::{DeferredSecret, MailTransport, NotifyRecipient, NotifyService, SmtpLogin, SmtpServer};
 pub use project::{GroupVars, Host, Project, RecipeInstance, SourcedValue, StackInstance, ValueSource};
 pub use recipe_declaration::{

@@ -35,6 +35,15 @@ pub struct DeclaredRecipe {
     pub steps: Vec<String>,
 }
 
+/// Reads the name of an inventory's cluster. Returns `None` if there is none, or the file cannot be read.
+pub fn read_cluster_name(inventory: &Utf8Path) -> Option<String> {
+    let (_, tree) = read_yaml_tree(inventory)?;
+    match &tree.get("cluster")?.data {
+        YamlData::Scalar { text, .. } => Some(text.clone()),
+        _ => None,
+    }
+}
+
 /// Reads the names of an inventory. Skips files that cannot be read, and accesses only files.
 pub fn read_declared_names(inventory: &Utf8Path, built_in: &[(&str, &str)]) -> DeclaredNames {
     let Some((text, tree)) = read_yaml_tree(inventory) else { return DeclaredNames::default() };

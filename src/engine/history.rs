@@ -3,10 +3,10 @@
 use super::event::{DrainedNode, Event, StepResult, VerifyResult};
 use super::report::{HostReport, RunReport, StepReport, VerifyReport};
 use crate::model::{HostName, HostOutcome, StepId};
-use crate::state::{RunFolder, RunInfo};
+use crate::state::{JOURNAL, RunFolder, RunInfo};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -17,8 +17,43 @@ pub struct PastRun {
     pub info: RunInfo,
     /// Whether the run finished. Otherwise it is still active, or its controller was stopped.
     pub finished: bool,
+    /// Whether a process on this machine is still working on the run.
+    pub active: bool,
+    /// What the run was doing when its journal ends; empty if it finished.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub in_flight: Vec<StepInFlight>,
     /// The results; rebuilt from the journal if the run did not finish.
     pub report: RunReport,
+}
+
+/// A step that started and has no result yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct StepInFlight {
+    /// The host that the step runs on.
+    pub host: HostName,
+    /// The step.
+    pub step: StepId,
+    /// When it started: RFC 3339, UTC, by the controller's clock; absent in runs of older versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+}
+
+/// A line of a run's journal: an event and its time.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct JournalEntry {
+    /// RFC 3339, UTC, by the controller's clock; absent in runs of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+impl JournalEntry {
+    /// Returns the entry of an event that happens at `now`.
+    pub fn at(now: jiff::Timestamp, event: Event) -> Self {
+        Self { at: Some(now.to_string()), event }
+    }
 }
 
 /// Reads a run from its folder.
@@ -28,12 +63,13 @@ pub struct PastRun {
 pub fn read_run(folder: &RunFolder) -> Result<PastRun, String> {
     let mut info = folder.read_info()?;
     let Some(text) = folder.read_file("report.json")? else {
-        let report = rebuild_report(&info, &read_journal(folder)?);
-        return Ok(PastRun { info, finished: false, report });
+        let active = folder.is_active();
+        let (report, in_flight) = rebuild_report(&info, &read_journal(folder)?);
+        return Ok(PastRun { info, finished: false, active, in_flight, report });
     };
     let report = read_report(&text)?;
     info.verb = report.verb.clone();
-    Ok(PastRun { info, finished: true, report })
+    Ok(PastRun { info, finished: true, active: false, in_flight: Vec::new(), report })
 }
 
 /// Parses a stored report.
@@ -49,13 +85,13 @@ pub fn read_report(text: &str) -> Result<RunReport, String> {
 }
 
 /// Reads a run's journal. The last line of a killed run may be truncated: only there an invalid line is ignored.
-fn read_journal(folder: &RunFolder) -> Result<Vec<Event>, String> {
-    let text = folder.read_file("journal.ndjson")?.unwrap_or_default();
+fn read_journal(folder: &RunFolder) -> Result<Vec<JournalEntry>, String> {
+    let text = folder.read_file(JOURNAL)?.unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     let mut events = Vec::with_capacity(lines.len());
     for (at, line) in lines.iter().enumerate() {
         match serde_json::from_str(line) {
-            Ok(event) => events.push(event),
+            Ok(entry) => events.push(entry),
             Err(_) if at + 1 == lines.len() => {}
             Err(error) => return Err(format!("line {} of the journal is invalid: {error}", at + 1)),
         }
@@ -63,19 +99,21 @@ fn read_journal(folder: &RunFolder) -> Result<Vec<Event>, String> {
     Ok(events)
 }
 
-/// Rebuilds the report of a run without one, from its journal alone. The exit code of this report is not the run's.
-fn rebuild_report(info: &RunInfo, events: &[Event]) -> RunReport {
+/// Rebuilds the report of a run without one, from its journal alone, and what was in flight at its end. The exit code of
+/// this report is not the run's.
+fn rebuild_report(info: &RunInfo, entries: &[JournalEntry]) -> (RunReport, Vec<StepInFlight>) {
     // Hosts that had not started when the run was killed have no events.
     let mut hosts: IndexMap<HostName, HostJournal> =
         info.hosts.iter().map(|host| (host.clone(), HostJournal::default())).collect();
     let mut budget_spent = false;
-    for event in events {
-        match event {
+    for entry in entries {
+        match &entry.event {
             Event::BudgetSpent { .. } => budget_spent = true,
-            event => apply_journal_event(event, &mut hosts),
+            _ => apply_journal_event(entry, &mut hosts),
         }
     }
-    RunReport {
+    let in_flight = hosts.iter().flat_map(|(host, trace)| trace.list_in_flight(host)).collect();
+    let report = RunReport {
         version: 1,
         run: info.run.clone(),
         verb: info.verb.clone(),
@@ -88,13 +126,15 @@ fn rebuild_report(info: &RunInfo, events: &[Event]) -> RunReport {
         interrupted: false,
         evict_busy: None,
         took: Duration::ZERO,
-    }
+    };
+    (report, in_flight)
 }
 
 /// A host's part of the journal.
 #[derive(Default)]
 struct HostJournal {
-    running: Option<StepId>,
+    /// Steps that started and have no result yet, each with its time. Steps of one script start together.
+    running: IndexMap<StepId, Option<String>>,
     steps: Vec<StepReport>,
     verify: Vec<VerifyReport>,
     reboots: Vec<super::event::CompletedReboot>,
@@ -102,15 +142,17 @@ struct HostJournal {
     end: Option<(HostOutcome, crate::model::UntrustedText)>,
 }
 
-fn apply_journal_event(event: &Event, hosts: &mut IndexMap<HostName, HostJournal>) {
-    match event {
+fn apply_journal_event(entry: &JournalEntry, hosts: &mut IndexMap<HostName, HostJournal>) {
+    match &entry.event {
         Event::HostStarted { host, .. } => {
             hosts.entry(host.clone()).or_default();
         }
-        Event::StepStarted { host, step, .. } => hosts.entry(host.clone()).or_default().running = Some(step.clone()),
+        Event::StepStarted { host, step, .. } => {
+            hosts.entry(host.clone()).or_default().running.insert(step.clone(), entry.at.clone());
+        }
         Event::StepFinished { host, step, title, result, changes, took } => {
             let own = hosts.entry(host.clone()).or_default();
-            own.running = None;
+            own.running.shift_remove(step);
             own.steps.push(StepReport {
                 id: step.clone(),
                 title: title.clone(),
@@ -144,9 +186,15 @@ fn apply_journal_event(event: &Event, hosts: &mut IndexMap<HostName, HostJournal
 }
 
 impl HostJournal {
+    /// Returns the running steps of a host that is not done.
+    fn list_in_flight(&self, host: &HostName) -> Vec<StepInFlight> {
+        let running = self.running.iter().filter(|_| self.end.is_none());
+        running.map(|(step, at)| StepInFlight { host: host.clone(), step: step.clone(), since: at.clone() }).collect()
+    }
+
     fn into_host_report(self, host: HostName) -> HostReport {
         let took = self.steps.iter().map(|step| step.took).sum();
-        let open = match &self.running {
+        let open = match self.running.keys().next_back() {
             Some(step) => format!("the run did not finish; the outcome of `{step}` is unknown"),
             None => "the run did not finish".to_owned(),
         };

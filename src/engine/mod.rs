@@ -104,7 +104,9 @@ pub use event::{
 pub use exec::{EXEC_LIMIT, ExecCommand, ExecHostResult, ExecReport, exec};
 pub use fetch::{fetch, fetch_for_plan};
 pub use fetch_report::{ArtifactFetchState, ArtifactReport, ComputedDigest, FetchReport};
-pub use history::{OutcomeDifference, PastRun, RunComparison, compare_runs, read_report, read_run};
+pub use history::{
+    JournalEntry, OutcomeDifference, PastRun, RunComparison, StepInFlight, compare_runs, read_report, read_run,
+};
 pub use hold::{HoldEnd, HoldHostResult, HoldReport, build_hold, set_hold};
 pub use host_findings::store_host_findings;
 pub use notice_queue::{NoticeQueue, QueuedNotice, build_delivery, queue_notices};

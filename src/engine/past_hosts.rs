@@ -3,7 +3,7 @@
 use super::history::read_run;
 use super::report::{HostReport, StepReport};
 use crate::model::{HostName, HostOutcome};
-use crate::state::{StateStore, list_runs};
+use crate::state::{RunFolder, StateStore, list_runs};
 use camino::Utf8Path;
 
 /// The hosts of a past run, by outcome.
@@ -26,18 +26,26 @@ const OUTCOME_SETS: [(&str, OutcomeTest); 4] = [
     }),
     ("@unreachable", |host| host.outcome == HostOutcome::Unreachable),
     ("@changed", |host| host.steps.iter().any(StepReport::may_have_changed_host)),
-    ("@unfinished", |host| !matches!(host.outcome, HostOutcome::Ok | HostOutcome::Changed)),
+    ("@unfinished", HostReport::is_unfinished),
 ];
 
-/// Reads the last `apply`, `undo` or `verify` of a cluster; `None` if there was none.
+impl HostReport {
+    /// Reports whether the run did not bring the host to the declared state.
+    pub fn is_unfinished(&self) -> bool {
+        !matches!(self.outcome, HostOutcome::Ok | HostOutcome::Changed)
+    }
+}
+
+/// Reads a run of a cluster, by default the last `apply`, `undo` or `verify`; `None` if there was none.
 ///
 /// # Errors
 /// The history cannot be read: a lowercase fragment.
-pub fn find_past_hosts(state: &Utf8Path, cluster: &str) -> Result<Option<PastHosts>, String> {
+pub fn find_past_hosts(state: &Utf8Path, cluster: &str, run: Option<&str>) -> Result<Option<PastHosts>, String> {
     let own = StateStore::new(state, cluster);
     let own = own.root().file_name().unwrap_or_default().to_owned();
     let folders = list_runs(state).map_err(|error| format!("the history cannot be read: {error}"))?;
-    for folder in folders.iter().filter(|folder| folder.cluster == own) {
+    let wanted = |folder: &&RunFolder| folder.cluster == own && run.is_none_or(|run| folder.run == run);
+    for folder in folders.iter().filter(wanted) {
         let past = read_run(folder).map_err(|why| format!("run `{}` cannot be read: {why}", folder.run))?;
         if !matches!(past.info.verb.as_str(), "apply" | "undo" | "verify") {
             continue;

@@ -5,6 +5,9 @@ use camino::{Utf8Path, Utf8PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The name of a run's journal in its folder.
+pub const JOURNAL: &str = "journal.ndjson";
+
 /// The format version of `run.json`; see `schemas/run.json`.
 pub const RUN_VERSION: u32 = 1;
 
@@ -33,6 +36,18 @@ pub struct RunInfo {
     /// The hosts of its plan: in a run that was killed, some have no events. Empty in runs of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostName>,
+    /// The saved plan that the run applied; absent if it planned itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan_file: Option<RunPlanFile>,
+}
+
+/// The saved plan that a run applied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunPlanFile {
+    /// The path of its file on the controller.
+    pub path: String,
+    /// The digest of the plan, by which it is recognized.
+    pub digest: String,
 }
 
 /// The folder of a past run.
@@ -112,6 +127,12 @@ impl RunFolder {
             began: began.map(|time| format!("{time}Z")).unwrap_or_default(),
             ..RunInfo::default()
         }
+    }
+
+    /// Reports whether a process on this machine is still writing the journal of the run.
+    pub fn is_active(&self) -> bool {
+        let Ok(journal) = fs_err::File::open(self.path.join(JOURNAL)) else { return false };
+        matches!(journal.file().try_lock_shared(), Err(std::fs::TryLockError::WouldBlock))
     }
 
     /// Returns the text of a file of the run; `None` if it does not exist.

@@ -10,7 +10,7 @@ mod undo_journal;
 
 pub use drift_log::{DriftLog, DriftLogLock, NotifyLock};
 pub use guard::{GuardAnswer, GuardOutcome, GuardedStep, HostGuard, parse_guard_answer};
-pub use history::{RUN_VERSION, RunFolder, RunInfo, list_runs};
+pub use history::{JOURNAL, RUN_VERSION, RunFolder, RunInfo, RunPlanFile, list_runs};
 pub use kept_file::build_kept_file_script;
 pub use record::{APPLIED_DIR, STATE_DIR, StepRecord, build_prepare_script, build_records_script};
 pub use store::{RunJournal, StateStore, StoreError};

@@ -1,5 +1,6 @@
 //! `.forge/<cluster>/`: runs and their journals on the controller. A history, never the only copy of the truth.
 
+use super::history::JOURNAL;
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::Serialize;
 use std::fs::File;
@@ -54,9 +55,11 @@ impl StateStore {
         let path = self.root.join("runs").join(run);
         let failed = |source| StoreError { path: path.clone(), source };
         create_folder(&path)?;
-        let journal = path.join("journal.ndjson");
+        let journal = path.join(JOURNAL);
         let journal =
             std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(journal).map_err(failed)?;
+        // Shows others that the run is active. Without it, only that is unknown: a file system may have no locks.
+        let _ = journal.try_lock();
         Ok(RunJournal { path, journal })
     }
 }

@@ -1,7 +1,7 @@
 //! All JSON Schemas that forge publishes, of its input and output formats.
 
 use crate::drift::{DriftHistory, DriftHistoryEntry, DriftNotice, DriftReport};
-use crate::engine::{Event, Recording, RunReport, SavedPlan};
+use crate::engine::{JournalEntry, Recording, RunReport, SavedPlan};
 use crate::model::Value;
 use crate::plan::Plan;
 use crate::resource::{all_kinds, schema::kind_schema};
@@ -50,7 +50,7 @@ pub fn list_schemas() -> impl Iterator<Item = PublishedSchema> {
         ("run", "user, time and other metadata of a run: `run.json`", || schemars::schema_for!(RunInfo).into()),
         ("undo", "what a host keeps for an undo of a change", || schemars::schema_for!(UndoGroup).into()),
         ("record", "the record of an applied step on a host", || schemars::schema_for!(StepRecord).into()),
-        ("journal-entry", "a line of a run's journal", || schemars::schema_for!(Event).into()),
+        ("journal-entry", "a line of a run's journal", || schemars::schema_for!(JournalEntry).into()),
         ("lock", "digests of an inventory's artifacts: of `fetch --lock`", || {
             schemars::schema_for!(config::ArtifactLockFile).into()
         }),

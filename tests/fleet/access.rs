@@ -194,6 +194,106 @@ fn secret_does_not_leak_outside_its_file() {
     assert_eq!(kept.stdout, "", "the secret is on the host: {kept}");
 }
 
+/// Every source of secrets, through every verb. `sops` is a stand-in that prints a value as sops 3.11 does, without a
+/// newline; `tests/cli/secrets.rs` runs the real one.
+const SOURCES: [(&str, &str, &str); 5] = [
+    ("a", "c4n4ry-of-env", "{ env: FORGE_TEST_TOKEN }"),
+    ("b", "c4n4ry-of-file", "{ file: vault/plain }"),
+    ("c", "c4n4ry-of-age", "{ age: vault/token.age, identity: vault/key }"),
+    ("d", "c4n4ry-of-sops", "{ sops: vault/plain, key: a.b }"),
+    ("e", "c4n4ry-of-command", "{ command: [cat, vault/given] }"),
+];
+
+/// Collects every command line and environment of this machine, except of the programs that print a secret: a test that
+/// greps in them finds it there.
+fn watch_processes(log: &std::path::Path) -> std::process::Child {
+    let script = "while :; do for p in /proc/[0-9]*; do tr '\\0' '\\n' < $p/cmdline; [ $p = /proc/$1 ] || tr '\\0' '\\n' < $p/environ; done; sleep 0.05; done > \"$0\" 2>/dev/null";
+    let mut watcher = std::process::Command::new("sh");
+    watcher.args(["-c", script]).arg(log).arg(std::process::id().to_string()).spawn().expect("sh starts")
+}
+
+#[test]
+fn secrets_of_all_sources_leak_through_no_verb() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let params: String = SOURCES.iter().map(|(name, ..)| format!("  {name}: {{ type: secret }}\n")).collect();
+    let steps: String = SOURCES
+        .iter()
+        .map(|(name, ..)| format!("  - name: {name}\n    file: {{ path: /etc/token-{name}, content: \"{{{{ params.{name} }}}}\\n\", mode: \"0600\" }}\n"))
+        .collect();
+    let with: String = SOURCES.iter().map(|(name, _, source)| format!("      {name}: {source}\n")).collect();
+    let project = Project::new(&nodes)
+        .recipe("vault", &format!("recipe: vault\nsummary: Secrets\nparams:\n{params}steps:\n{steps}"))
+        .file("vault/plain", SOURCES[1].1)
+        .file("vault/given", SOURCES[4].1)
+        .file("vault/age-plain", SOURCES[2].1)
+        .file("bin/sops", &format!("#!/bin/sh\nprintf %s {}\n", SOURCES[3].1))
+        .inventory(&format!("apply:\n  - recipe: vault\n    on: all\n    with:\n{with}"));
+    let at = |name: &str| project.path(name).display().to_string();
+    tool("chmod", &["+x", &at("bin/sops")]);
+    tool("age-keygen", &["-o", &at("vault/key")]);
+    let recipient = tool("age-keygen", &["-y", &at("vault/key")]);
+    tool("age", &["--encrypt", "-r", recipient.trim(), "-o", &at("vault/token.age"), &at("vault/age-plain")]);
+    let path = format!("{}:{}", at("bin"), std::env::var("PATH").expect("PATH"));
+    let log = tempfile::NamedTempFile::new().expect("a file");
+    let mut watcher = watch_processes(log.path());
+    let mut all = String::new();
+    let mut run = |args: &[&str]| {
+        let mut command = project.command(args);
+        let output = command.arg("--trust").env("FORGE_TEST_TOKEN", SOURCES[0].1).env("PATH", &path).output();
+        let output = output.expect("forge runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(!text.contains("c4n4ry"), "{args:?}: {text}");
+        all += &format!("{args:?} {:?}\n{text}", output.status.code());
+        (output.status.code().unwrap_or(-1), text)
+    };
+    run(&["validate", "inventory.yaml"]);
+    assert_eq!(run(&["plan", "inventory.yaml", "-vvv", "-o", "plan.json"]).0, 0);
+    assert_eq!(run(&["apply", "inventory.yaml", "--yes", "-vvv", "--json-into", "report.json"]).0, 0);
+    for (name, value, _) in SOURCES {
+        assert_eq!(node.must(&format!("cat /etc/token-{name}")), value);
+    }
+    for verb in ["verify", "drift", "facts", "doctor", "graph", "plan", "resume"] {
+        let yes: &[&str] = if verb == "resume" { &["--yes"] } else { &["--format", "json"] };
+        let target: &[&str] = if verb == "resume" { &[] } else { &["inventory.yaml"] };
+        let (code, text) = run(&[&[verb], target, yes].concat());
+        assert_eq!(code, 0, "{verb}: {text}");
+    }
+    run(&["plan", "inventory.yaml", "--observed", "plan.json"]);
+    run(&["explain", "vault.c"]);
+    run(&["recipes", "vault"]);
+    run(&["exec", "all", "--", "true"]);
+    run(&["hold", "all", "--why", "test"]);
+    run(&["release", "all"]);
+    run(&["runs"]);
+    run(&["show", "last", "--format", "json"]);
+    // A rotated secret is a change without a value.
+    fs_err::write(project.path("vault/given"), "c4n4ry-rotated").expect("a file");
+    let (code, text) = run(&["plan", "inventory.yaml", "--detailed-exitcode"]);
+    assert!(code == 2 && text.contains("/etc/token-e") && text.contains("secret, not shown"), "{text}");
+    assert!(!text.contains("/etc/token-d"), "only one was rotated: {text}");
+    assert_eq!(run(&["apply", "inventory.yaml", "--yes"]).0, 0);
+    assert_eq!(node.must("cat /etc/token-e"), "c4n4ry-rotated");
+    run(&["undo", "last", "--yes", "-vvv"]);
+    watcher.kill().expect("it runs");
+    watcher.wait().expect("it ends");
+    let seen = fs_err::read_to_string(log.path())
+        .unwrap_or_else(|_| String::from_utf8_lossy(&fs_err::read(log.path()).expect("the log")).into_owned());
+    assert!(seen.contains("--identity") || seen.contains("inventory.yaml"), "the watcher saw nothing");
+    // forge itself has the variable that the user gave it, and no other program has.
+    let leaks: Vec<&str> = seen.lines().filter(|line| line.contains("c4n4ry")).collect();
+    assert!(leaks.iter().all(|line| *line == format!("FORGE_TEST_TOKEN={}", SOURCES[0].1)), "{leaks:?}");
+    let found = std::process::Command::new("grep")
+        .args(["-rl", "c4n4ry", "--exclude-dir=vault", "--exclude-dir=bin"])
+        .arg(project.path(""))
+        .output()
+        .expect("grep runs");
+    assert!(found.stdout.is_empty(), "{}", String::from_utf8_lossy(&found.stdout));
+    let kept =
+        node.sh("grep -rl --exclude-dir=proc --exclude-dir=lib/forge/undo c4n4ry /run /tmp /var/log 2>/dev/null");
+    assert_eq!(kept.stdout, "", "the secret is on the host: {kept}");
+}
+
 fn tool(program: &str, args: &[&str]) -> String {
     let output = std::process::Command::new(program).args(args).output().expect("the tool runs");
     assert!(output.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&output.stderr));

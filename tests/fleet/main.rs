@@ -40,6 +40,7 @@ mod package_world;
 mod profile;
 mod proof;
 mod removal;
+mod resume;
 mod sandbox;
 mod saved;
 mod scopes;

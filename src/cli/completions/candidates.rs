@@ -156,7 +156,7 @@ impl<'c> TypedCommand<'c> {
             ("schema", "name") => {
                 schemas::list_schemas().map(|schema| candidate_with_help(schema.name, schema.what)).collect()
             }
-            ("show", "run") | ("runs", "compare") => self.list_runs(environment),
+            ("show" | "undo" | "resume", "run") | ("runs", "compare") => self.list_runs(environment),
             _ => arg
                 .get_possible_values()
                 .iter()

@@ -1,0 +1,142 @@
+//! `forge resume`.
+
+use super::apply_args::{ApplyArgs, ApplyOptions};
+use super::backend::Backend;
+use super::error::CliError;
+use super::output::VerbOutput;
+use super::shared_args::{InventoryArg, OutputFormat};
+use super::verb_context::{VerbContext, VerbResult};
+use super::{apply, apply_saved, past_runs, saved_plan};
+use crate::engine::{PastRun, SavedPlan};
+use crate::model::ExitCode;
+use crate::view::progress::ProgressDetail;
+use crate::view::{escape, format_count};
+use camino::{Utf8Path, Utf8PathBuf};
+use std::io::Write;
+
+/// Resume a run on the hosts that it did not finish
+///
+/// Plans again for the hosts of the run that failed, were unreachable, were not started, or did not reach the declared
+/// state for another reason; shows the plan, asks for confirmation, applies and verifies it. Without RUN: the newest apply
+/// of this cluster in the history of this machine. `--on` limits the hosts further. The run may have been stopped, killed
+/// or have failed; what is still running on a host is waited for.
+///
+/// If the run applied a saved plan whose file and inputs are unchanged, that plan is applied again: hosts that it has
+/// finished do not change. With `--on`, `--step` or `--skip`, or if it does not hold any more, a new plan is made and
+/// shown.
+///
+/// Where the history has no such run, as on another machine, all hosts are planned: those in the declared state do not
+/// change.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "Examples:
+  forge resume                                the newest apply of ./inventory.yaml
+  forge resume -i cluster.yaml --yes          skip the confirmation, for scripts
+  forge resume 20261121T093015-4f2a --on gpu  only hosts of the group gpu
+  forge resume --dry-run                      show the plan only")]
+pub struct ResumeArgs {
+    /// The run: `last`, a name or a unique prefix; defaults to the newest apply of the cluster
+    pub run: Option<String>,
+    #[command(flatten)]
+    pub options: ApplyOptions,
+}
+
+/// The selector of the hosts that a run did not finish.
+const UNFINISHED: &str = "@unfinished";
+
+pub fn run_resume<B: Backend>(cx: &VerbContext<'_, B>, args: &ResumeArgs) -> VerbResult {
+    let target = cx.resolve_target(&InventoryArg::default())?;
+    let Some(run) = find_resumed_run(cx, &target.path, args.run.as_deref())? else {
+        print_note(cx, "this machine has no such run in its history: all hosts are planned");
+        return apply::run_apply(cx, &build_apply_args(args, None));
+    };
+    let (id, all) = (&run.info.run, run.report.hosts.len());
+    let unfinished = run.report.hosts.iter().filter(|host| host.is_unfinished()).count();
+    if unfinished == 0 {
+        print_note(cx, &format!("nothing to resume: run {id} finished on {}", format_count(all, "host")));
+        return show_finished_run(&cx.output_for(&target), &run);
+    }
+    print_note(cx, &format!("resuming run {id}: {unfinished} of {} unfinished", format_count(all, "host")));
+    if let Some(ending) = resume_saved_plan(cx, args, &run) {
+        return ending;
+    }
+    let on = cx.settings.on.as_ref().map_or_else(|| UNFINISHED.to_owned(), |on| format!("{on}:&{UNFINISHED}"));
+    let mut settings = cx.settings.clone();
+    (settings.on, settings.past_run) = (Some(on), Some(id.clone()));
+    apply::run_apply(&cx.with_settings(&settings), &build_apply_args(args, None))
+}
+
+fn print_note<B>(cx: &VerbContext<'_, B>, text: &str) {
+    if cx.settings.detail > ProgressDetail::Quiet {
+        // Ignore a closed stderr: no other stream could report it.
+        let _ = writeln!((cx.console.err)(), "{}", escape::escape_line(text));
+    }
+}
+
+fn build_apply_args(args: &ResumeArgs, plan: Option<Utf8PathBuf>) -> ApplyArgs {
+    ApplyArgs { replay: plan.is_some(), given: plan, options: args.options.clone() }
+}
+
+fn show_finished_run(output: &VerbOutput<'_>, run: &PastRun) -> VerbResult {
+    match output.settings.format {
+        OutputFormat::Text => output.write_json_file(&|writer, out| writer.write_run(run, out))?,
+        _ => output.write_result(&|writer, out| writer.write_run(run, out))?,
+    }
+    Ok(ExitCode::Done)
+}
+
+/// Returns the run to resume; `None` if the history has none.
+///
+/// # Errors
+/// Usage: the name is ambiguous or no run, or the run cannot be resumed. Unexpected: it cannot be read.
+fn find_resumed_run<B>(
+    cx: &VerbContext<'_, B>,
+    inventory: &Utf8Path,
+    named: Option<&str>,
+) -> Result<Option<PastRun>, CliError> {
+    let folders = past_runs::list_cluster_runs(cx, inventory)?;
+    let run = match named {
+        Some("last") | None => past_runs::find_newest_apply(&folders)?,
+        Some(named) => match past_runs::find_run_folder(&folders, named) {
+            Ok(folder) => Some(past_runs::read_run(folder)?),
+            // It may be a run of another machine.
+            Err(_) if past_runs::is_run_id(named) => None,
+            Err(error) => return Err(error),
+        },
+    };
+    match run {
+        Some(run) if run.info.verb != "apply" => {
+            let error = CliError::usage(format!("run `{}` is not an apply: `{}`", run.info.run, run.info.verb));
+            Err(error.hint("`forge undo RUN` takes up an undo"))
+        }
+        Some(run) if run.active => Err(CliError::usage(format!("run `{}` is still in progress", run.info.run))
+            .hint("`forge runs --watch` shows what it does")),
+        run => Ok(run),
+    }
+}
+
+/// Applies the saved plan of the run again, if it had one that still holds. Returns `None` if a new plan is needed.
+fn resume_saved_plan<B: Backend>(cx: &VerbContext<'_, B>, args: &ResumeArgs, run: &PastRun) -> Option<VerbResult> {
+    let file = run.info.plan_file.as_ref()?;
+    let path = Utf8Path::new(&file.path);
+    let limited = cx.settings.on.is_some() || !cx.typed.step.is_empty() || !cx.typed.skip.is_empty();
+    if limited {
+        print_note(cx, &format!("the saved plan `{path}` has hosts and steps of its own: making a new plan"));
+        return None;
+    }
+    let same = |text: &String| SavedPlan::parse(text).is_ok_and(|saved| saved.digest == file.digest);
+    let Some(text) = saved_plan::read_given_plan(Some(path)).filter(same) else {
+        print_note(cx, &format!("the saved plan `{path}` is gone or another one: making a new plan"));
+        return None;
+    };
+    let apply = build_apply_args(args, Some(path.to_owned()));
+    let ending = apply_saved::run_saved_plan(cx, &apply, path, &text);
+    let changed = ending.as_ref().err().filter(|error| error.exit == ExitCode::Input).and_then(CliError::message);
+    // An error of the inventory is already reported, and a missing signature must not lead to another plan.
+    match changed.filter(|_| args.options.require_signature.is_none()) {
+        Some(why) => {
+            print_note(cx, &format!("{why}: making a new plan"));
+            None
+        }
+        None => Some(ending),
+    }
+}

@@ -1,0 +1,138 @@
+//! `forge resume`: a run whose controller was killed and that did not reach a host is finished, also from another machine.
+
+use crate::support::{Fleet, Node, Output, Project};
+
+/// Every change adds a line to a file that forge does not know: the witness of how often it was made.
+const RECIPE: &str = "
+recipe: count
+summary: Two changes that leave a trace
+steps:
+  - name: first
+    command: { check: test -e /srv/first, apply: 'echo first >> /srv/witness; touch /srv/first' }
+  - name: second
+    command: { check: test -e /srv/second, apply: 'touch /srv/begun; test -e /srv/quick || sleep 4; echo second >> /srv/witness; touch /srv/second' }
+";
+const APPLY: &str = "apply:\n  - { recipe: count, on: all }\n";
+
+/// Builds a project that needs three seconds to give up on a silent host.
+fn build_project(nodes: &[Node]) -> Project {
+    let project = Project::new(nodes).recipe("count", RECIPE).inventory(APPLY);
+    let text = fs_err::read_to_string(project.path("inventory.yaml")).expect("the inventory");
+    project.file("inventory.yaml", &text.replacen("connect: {", "connect: { timeout: 3s,", 1))
+}
+
+fn expect_converged(nodes: &[Node], project: &Project) {
+    for node in nodes {
+        assert_eq!(node.must("cat /srv/witness"), "first\nsecond", "{}: not each change once", node.name);
+    }
+    let after = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
+    assert_eq!(after.code, 0, "{after}");
+}
+
+/// Kills an apply in the middle: the first host is done, the second and third work, the last one is unreachable.
+fn kill_apply(nodes: &[Node], project: &Project) {
+    for node in nodes {
+        node.must("mkdir -p /srv");
+    }
+    nodes[0].must("touch /srv/quick");
+    nodes[3].link(false);
+    let mut child = project.begin();
+    nodes[0].until_exists("/srv/second");
+    nodes[1].until_exists("/srv/begun");
+    nodes[2].until_exists("/srv/begun");
+    // The end of the first host is in the journal by then; the others sleep for longer.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    child.kill().expect("it runs");
+    child.wait().expect("it is gone");
+    nodes[3].link(true);
+}
+
+#[test]
+fn killed_run_is_resumed_on_its_unfinished_hosts() {
+    let Some(nodes) = Fleet::take(4) else { return };
+    let project = build_project(&nodes);
+    kill_apply(&nodes, &project);
+    let shown = project.forge(["show", "last"]);
+    let in_flight: Vec<&str> =
+        shown.stdout.lines().filter(|line| line.contains("count/second since 20")).map(str::trim).collect();
+    let working = |line: &&&str| nodes[1..3].iter().any(|node| line.starts_with(&node.name));
+    assert_eq!((in_flight.len(), in_flight.iter().filter(working).count()), (2, 2), "{shown}");
+    let planned = project.forge(["resume", "--dry-run"]);
+    assert_eq!(planned.code, 0, "{planned}");
+    let resumed: Output = project.forge(["resume", "--yes"]);
+    assert_eq!(resumed.code, 0, "{resumed}");
+    assert!(resumed.stderr.contains("3 of 4 hosts unfinished"), "{resumed}");
+    assert!(!resumed.stdout.contains(&nodes[0].name), "the finished host is planned again: {resumed}");
+    expect_converged(&nodes, &project);
+    let again = project.forge(["resume", "--yes"]);
+    assert!(again.code == 0 && again.stderr.contains("nothing to resume"), "{again}");
+}
+
+#[test]
+fn killed_run_is_resumed_from_another_machine() {
+    let Some(nodes) = Fleet::take(4) else { return };
+    kill_apply(&nodes, &build_project(&nodes));
+    // Another folder is another machine: it has no history.
+    let other = build_project(&nodes);
+    let resumed = other.forge(["resume", "--yes"]);
+    assert_eq!(resumed.code, 0, "{resumed}");
+    assert!(resumed.stderr.contains("no such run in its history"), "{resumed}");
+    expect_converged(&nodes, &other);
+}
+
+#[test]
+fn resume_uses_the_saved_plan_of_the_run_while_it_holds() {
+    let Some(nodes) = Fleet::take(2) else { return };
+    let project = build_project(&nodes);
+    for node in nodes.iter() {
+        node.must("mkdir -p /srv; touch /srv/quick");
+    }
+    assert_eq!(project.forge(["plan", "inventory.yaml", "-o", "plan.json"]).code, 0);
+    nodes[1].link(false);
+    let applied = project.forge(["apply", "plan.json", "--yes"]);
+    assert_eq!(applied.code, 4, "{applied}");
+    nodes[1].link(true);
+    let resumed = project.forge(["resume", "--yes"]);
+    assert_eq!(resumed.code, 0, "{resumed}");
+    assert!(!resumed.stderr.contains("making a new plan"), "{resumed}");
+    expect_converged(&nodes, &project);
+}
+
+#[test]
+fn resume_makes_a_new_plan_if_the_saved_one_does_not_hold() {
+    let Some(nodes) = Fleet::take(2) else { return };
+    let project = build_project(&nodes);
+    for node in nodes.iter() {
+        node.must("mkdir -p /srv; touch /srv/quick");
+    }
+    assert_eq!(project.forge(["plan", "inventory.yaml", "-o", "plan.json"]).code, 0);
+    nodes[1].link(false);
+    assert_eq!(project.forge(["apply", "plan.json", "--yes"]).code, 4);
+    nodes[1].link(true);
+    let project = project.recipe("count", &RECIPE.replace("echo first ", "echo other "));
+    let resumed = project.forge(["resume", "--yes"]);
+    assert_eq!(resumed.code, 0, "{resumed}");
+    assert!(resumed.stderr.contains("making a new plan"), "{resumed}");
+    assert_eq!(nodes[0].must("cat /srv/witness"), "first\nsecond");
+    assert_eq!(nodes[1].must("cat /srv/witness"), "other\nsecond");
+}
+
+/// What `runs --watch` prints is compared with what the hosts do.
+#[test]
+fn run_in_progress_is_watched_until_it_ends() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let project = build_project(&nodes);
+    nodes[0].must("mkdir -p /srv");
+    let mut child = project.begin();
+    nodes[0].until_exists("/srv/begun");
+    let refused = project.forge(["resume", "--yes"]);
+    assert!(refused.code == 64 && refused.stderr.contains("still in progress"), "{refused}");
+    let watched = project.forge(["runs", "inventory.yaml", "--watch"]);
+    assert!(nodes[0].exists("/srv/second"), "it ended before the run: {watched}");
+    assert!(child.wait().expect("it ends").success());
+    assert_eq!(watched.code, 0, "{watched}");
+    assert!(watched.stderr.contains(&format!("{} changed count/second", nodes[0].name)), "{watched}");
+    assert!(watched.stdout.contains("exit code 0") || watched.stdout.contains("applied:"), "{watched}");
+    let idle = project.forge(["runs", "inventory.yaml", "--watch"]);
+    assert!(idle.code == 0 && idle.stderr.contains("no run is in progress"), "{idle}");
+}
