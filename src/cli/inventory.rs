@@ -66,7 +66,7 @@ pub fn quote_argument(argument: &str) -> String {
     join_quoted(&[argument.to_owned()])
 }
 
-fn duplicate_inventory_error(argument: &Utf8Path, flag: &Utf8Path) -> CliError {
+pub(super) fn duplicate_inventory_error(argument: &Utf8Path, flag: &Utf8Path) -> CliError {
     CliError::usage(format!("two inventories given: `{argument}` and `-i {flag}`")).hint("pass only one of them")
 }
 

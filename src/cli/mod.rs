@@ -44,8 +44,8 @@ mod runs;
 mod sandbox;
 mod saved_plan;
 mod schema;
-mod settings;
 mod secret_programs;
+mod settings;
 mod shared_args;
 mod show;
 mod sign;
@@ -57,6 +57,7 @@ mod undo;
 mod validate;
 mod verb_context;
 mod verify;
+mod watch_run;
 mod why_slow;
 
 use crate::model::ExitCode;
@@ -72,9 +73,9 @@ use verb_context::{VerbContext, VerbResult};
 
 /// Parses argv and runs a verb. Only verbs that need the async runtime build it.
 pub fn main() -> std::process::ExitCode {
+    core_dumps::forbid_core_dumps();
     // The panic's message is already on stderr; only the documented exit code is left to return.
     let exit = std::panic::catch_unwind(|| match parse_arguments(std::env::args_os()) {
-    core_dumps::forbid_core_dumps();
         Ok(cli) => start_verb(&cli),
         Err(exit) => exit,
     });
@@ -130,8 +131,8 @@ fn run_verb<B: Backend>(cx: &VerbContext<'_, B>, verb: &Verb) -> VerbResult {
         Verb::Init(args) => init::run_init(cx, args),
         Verb::Plan(args) => plan::run_plan(cx, args),
         Verb::Apply(args) => apply::run_apply(cx, args),
-        Verb::Verify(args) => verify::run_verify(cx, args),
         Verb::Resume(args) => resume::run_resume(cx, args),
+        Verb::Verify(args) => verify::run_verify(cx, args),
         Verb::Undo(args) => undo::run_undo(cx, args),
         Verb::Drift(args) => drift::run_drift(cx, args),
         Verb::Validate(args) => validate::run_validate(cx, args),

@@ -15,6 +15,7 @@ use camino::Utf8Path;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
+use std::time::Instant;
 
 /// The outputs of one verb.
 pub struct VerbOutput<'a> {
@@ -196,9 +197,12 @@ fn terminal_size() -> TerminalSize {
     TerminalSize { columns: or(columns, 80), lines: or(lines, 24) }
 }
 
+/// Returns the time of day of an event, which may be of a run that another process started.
 #[expect(clippy::disallowed_methods, reason = "only the timestamp of a progress line reads the clock here")]
-fn time_of_day() -> String {
-    jiff::Zoned::now().strftime("%H:%M:%S").to_string()
+fn time_of_day(then: Instant) -> String {
+    let now = jiff::Zoned::now();
+    let then = now.checked_sub(then.elapsed()).unwrap_or(now);
+    then.strftime("%H:%M:%S").to_string()
 }
 
 fn check_stdout_write(written: io::Result<()>) -> Result<(), CliError> {

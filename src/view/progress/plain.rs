@@ -14,19 +14,19 @@ pub struct PlainProgress {
     out: Box<dyn Write + Send>,
     state: ProgressState,
     detail: ProgressDetail,
-    /// Returns the formatted time of day for the beginning of a line.
-    clock: fn() -> String,
+    /// Returns the formatted time of day of a line's event.
+    clock: fn(Instant) -> String,
     /// When the last line was written.
     last: Option<Instant>,
 }
 
 impl PlainProgress {
-    /// Builds the display; writes nothing yet. `clock` returns the time of day that begins each line.
+    /// Builds the display; writes nothing yet. `clock` returns the time of day that begins each line, from the time of its event.
     pub fn new(
         out: Box<dyn Write + Send>,
         state: ProgressState,
         detail: ProgressDetail,
-        clock: fn() -> String,
+        clock: fn(Instant) -> String,
     ) -> Self {
         Self { out, state, detail, clock, last: None }
     }
@@ -34,7 +34,7 @@ impl PlainProgress {
     /// Writes a line. Errors are ignored, because an unwritable log must not stop a run.
     fn write_line(&mut self, text: &str, now: Instant) {
         self.last = Some(now);
-        let _ = writeln!(self.out, "{} {text}", (self.clock)());
+        let _ = writeln!(self.out, "{} {text}", (self.clock)(now));
         let _ = self.out.flush();
     }
 }

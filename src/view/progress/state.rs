@@ -90,6 +90,11 @@ impl ProgressState {
         Self { phase: ProgressPhase::Applying(Box::new(workload)), ..Self::default() }
     }
 
+    /// Returns the initial state of a run that another process works on: only its hosts are counted.
+    pub fn for_watch(hosts: usize) -> Self {
+        Self { phase: ProgressPhase::Running { done: 0, total: hosts }, ..Self::default() }
+    }
+
     /// Returns the phase of the run with its counters.
     pub fn phase(&self) -> &ProgressPhase {
         &self.phase

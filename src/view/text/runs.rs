@@ -2,7 +2,7 @@
 
 use super::TextWriter;
 use super::graph::fold_hosts;
-use crate::engine::{OutcomeDifference, PastRun, RunComparison};
+use crate::engine::{OutcomeDifference, PastRun, RunComparison, StepInFlight};
 use crate::model::{HostName, HostOutcome};
 use crate::state::RunInfo;
 use crate::view::style::{BAD, CHANGE, DIM, GOOD, HEAD, paint};
@@ -85,8 +85,29 @@ pub fn write_run(text: &TextWriter, run: &PastRun, out: &mut dyn Write) -> io::R
     super::shared_lines::write_simulated(&run.report.simulated, out)?;
     super::problems::write_problems(&run.report, out)?;
     super::host_rows::write_rows(&run.report, out)?;
-    let why = "still running, or its controller was stopped; results are from its journal";
+    write_in_flight(run, out)?;
+    let why = match run.active {
+        true => "in progress on this machine; results are from its journal",
+        false => {
+            "not in progress on this machine; its controller was stopped, or is another machine; results are from its journal"
+        }
+    };
     writeln!(out, "{} {why}", paint(CHANGE, "not finished:"))
+}
+
+/// Writes what was in flight when the journal ends.
+fn write_in_flight(run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
+    if run.in_flight.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "{}", paint(HEAD, "in flight"))?;
+    for StepInFlight { host, step, since } in &run.in_flight {
+        let since = since.as_deref().and_then(|time| time.parse::<jiff::Timestamp>().ok());
+        let since = since.map(|time| format!(" since {} UTC", time.strftime("%Y-%m-%d %H:%M:%S"))).unwrap_or_default();
+        let (host, step) = (host.to_string(), step.to_string());
+        writeln!(out, "  {}  {}{since}", escape::escape_line(&host), escape::escape_line(&step))?;
+    }
+    writeln!(out)
 }
 
 /// A changed result: the step or verification (`None` for the host), the old and the new result.

@@ -27,7 +27,7 @@ impl Write for SharedBuffer {
 fn render_events(detail: ProgressDetail, events: &[Event]) -> String {
     let shared = SharedBuffer::default();
     let mut plain =
-        PlainProgress::new(Box::new(shared.clone()), ProgressState::default(), detail, || "12:01:33".into());
+        PlainProgress::new(Box::new(shared.clone()), ProgressState::default(), detail, |_| "12:01:33".into());
     events.iter().for_each(|event| plain.show_event(event, Instant::now()));
     plain.finish();
     let bytes = shared.0.lock().unwrap().clone();
@@ -155,7 +155,7 @@ fn running_download_is_reported_in_the_heartbeat() {
     let fetching = Event::Fetching { what: untrusted_text("driver.run"), done: 12_000_000, total: Some(412_300_000) };
     let shared = SharedBuffer::default();
     let mut plain =
-        PlainProgress::new(Box::new(shared.clone()), ProgressState::default(), ProgressDetail::Normal, || {
+        PlainProgress::new(Box::new(shared.clone()), ProgressState::default(), ProgressDetail::Normal, |_| {
             "12:01:33".into()
         });
     let began = Instant::now();
@@ -182,7 +182,7 @@ fn cluster_api_is_not_counted_as_an_observed_host() {
 fn heartbeat_is_printed_after_long_silence() {
     let shared = SharedBuffer::default();
     let mut plain =
-        PlainProgress::new(Box::new(shared.clone()), ProgressState::default(), ProgressDetail::Normal, || {
+        PlainProgress::new(Box::new(shared.clone()), ProgressState::default(), ProgressDetail::Normal, |_| {
             "12:01:33".into()
         });
     let (began, second) = (Instant::now(), Duration::from_secs(1));
@@ -212,7 +212,7 @@ fn heartbeat_is_printed_after_long_silence() {
 fn rounds_of_tests_are_shown_with_the_remaining_time() {
     let shared = SharedBuffer::default();
     let mut plain =
-        PlainProgress::new(Box::new(shared.clone()), ProgressState::default(), ProgressDetail::Normal, || {
+        PlainProgress::new(Box::new(shared.clone()), ProgressState::default(), ProgressDetail::Normal, |_| {
             "12:01:33".into()
         });
     let began = Instant::now();
