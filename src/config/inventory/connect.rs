@@ -4,7 +4,7 @@ use super::connect_keys::KEYS;
 use crate::config::identifier::is_address;
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
-use crate::config::{ConnectSettings, HostKeyPolicy, SudoMode, TransportKind, YamlData, YamlNode};
+use crate::config::{ConnectSettings, HostKeyPolicy, SudoMode, TransportKind, YamlData, YamlNode, scalar};
 use crate::diag::{Diag, DiagCode, Span};
 use crate::model::{BOARDS, HardwareBoard};
 use camino::Utf8PathBuf;
@@ -108,7 +108,7 @@ fn read_setting(
 
 fn read_user(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
     let user = yaml_table::expect_text(node, "user", &mut cx.diags)?;
-    match crate::config::scalar::is_name(&user) {
+    match scalar::is_name(&user) {
         true => Some(user),
         false => {
             cx.push_diag(
@@ -160,7 +160,7 @@ fn read_jump_hosts(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Vec<Stri
         }
     };
     let usable = |hop: &String| match hop.split_once('@') {
-        Some((user, host)) => crate::config::scalar::is_name(user) && is_address(host),
+        Some((user, host)) => scalar::is_name(user) && is_address(host),
         None => is_address(hop),
     };
     match hops.iter().find(|hop| !usable(hop)) {
@@ -194,8 +194,8 @@ fn build_choice_diag(text: &str, key: &str, known: &[&str], span: Span) -> Diag 
 }
 
 fn read_sudo(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<SudoMode> {
-    if let YamlData::Scalar { text, quoted } = &node.data
-        && (*quoted || crate::config::scalar::guess_bool(text).is_none())
+    if let YamlData::Scalar { text, .. } = &node.data
+        && scalar::guess_bool(text).is_none()
     {
         // It may be the password.
         let diag = Diag::error(DiagCode::WrongType, "`sudo` must be `true` or `false`, or have the key `password`");
