@@ -99,35 +99,6 @@ impl StepRecord {
     }
 }
 
-/// Returns the script that creates missing folders of forge and the host's key, and prints the key in hex; on a host on
-/// hold also a line with its clock and then the mark. Runs once per apply, under the lock.
-pub fn build_prepare_script() -> ShellFragment {
-    ShellFragment::new().code(
-        r#"
-umask 077
-set -- /var/lib/forge /var/lib/forge/applied /var/lib/forge/applied/.new /var/lib/forge/backups /var/lib/forge/log
-install -d -m 0700 -- "$@" || exit 1
-forge_key() {
-  k=
-  for w in $(od -An -v -tx1 "$1"); do k=$k$w; done
-}
-if [ ! -s /var/lib/forge/key ]; then
-  head -c 32 /dev/urandom > /var/lib/forge/.key.new || exit 1
-  forge_key /var/lib/forge/.key.new
-  [ "${#k}" -eq 64 ] || exit 1
-  sync /var/lib/forge/.key.new && mv -f /var/lib/forge/.key.new /var/lib/forge/key || exit 1
-else
-  forge_key /var/lib/forge/key
-fi
-printf %s "$k"
-for g in /var/lib/forge/guard/*/restored; do
-  [ ! -e "$g" ] || rm -rf -- "${g%/*}"
-done
-[ ! -f /var/lib/forge/hold.json ] || { printf '\n'; date +%s; cat /var/lib/forge/hold.json; }
-"#,
-    )
-}
-
 /// Returns the script that writes `records`, each atomically: into a folder beside them, and from there to their places
 /// after one sync of all. It removes a record's old file without the cluster's name once the new one exists.
 pub fn build_records_script(records: &[(StepId, StepRecord)]) -> ShellFragment {

@@ -65,6 +65,7 @@ impl CommandStubs {
         let own = |place: &str| self.dir.path().join(place).to_str().unwrap().to_owned();
         let text = text
             .expose_secret()
+            .replace("/var/lib/forge", &own("forge-state"))
             .replace("/var/lib/dpkg", &own("dpkg-state"))
             .replace("/var/lib/apt", &own("apt-state"))
             .replace("/var/lib/dnf", &own("dnf-state"))

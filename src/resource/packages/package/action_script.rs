@@ -5,6 +5,7 @@ use super::diff::{InstallationChange, PackageDiff};
 use super::version::VersionRequirement;
 use crate::probe::PackageManagerKind;
 use crate::resource::ActionBatch;
+use crate::resource::packages::released_holds::NOTE_RELEASED;
 use crate::resource::shared::{package_lock, shell};
 use crate::script::ShellFragment;
 
@@ -175,8 +176,9 @@ hold_others() {
   done
 }
 if [ -n "$others_held" ]; then
-  trap 'hold_again; hold_others' EXIT
+  trap 'hold_others; others=$?; hold_again && [ "$others" -eq 0 ] && forget_released' EXIT
   trap 'exit 143' HUP INT TERM
+  note_released apt $others_held
   locked apt-mark unhold -- $others_held >/dev/null || fail "cannot release the hold of$others_held"
 fi
 "#;
@@ -218,12 +220,17 @@ if [ -n "$along" ]; then fail "apt would also remove$along: declare their remova
 apt "$verb" -- "$@" || exit 1
 "#;
 
-/// Releases held packages for the change and holds them again in every case.
+/// Releases held packages for the change and holds them again in every case. Reads `$noted`, which is `yes` unless the
+/// step itself declares whether its packages are held.
 const RELEASE: &str = r#"
 was_held=$(held $names)
+if [ "$noted" = yes ]; then
+  if [ -n "$was_held" ]; then note_released apt $was_held; fi
+  was_held=$(noted_before apt)
+fi
 hold_again() { if [ -n "$was_held" ]; then locked apt-mark hold -- $was_held >/dev/null; fi; }
 if [ -n "$was_held" ]; then
-  trap hold_again EXIT
+  trap 'hold_again && forget_released' EXIT
   trap 'exit 143' HUP INT TERM
   locked apt-mark unhold -- $was_held >/dev/null || fail "cannot release the hold of$was_held"
 fi
@@ -263,12 +270,18 @@ fn render_install(package: &PackageResource, diff: &PackageDiff, action: ShellFr
         (true, true) => {
             let words = words_to_install(package, diff);
             let action = words.into_iter().fold(action.code(JOINED).code("if ! joined"), ShellFragment::word);
-            render_transaction(package, diff, action.code("; then\n").code(RELEASE)).code("fi\n")
+            render_transaction(package, diff, release_holds(package, action.code("; then\n"))).code("fi\n")
         }
-        (true, false) => render_transaction(package, diff, action.code(RELEASE)),
+        (true, false) => render_transaction(package, diff, release_holds(package, action)),
         (false, _) => action,
     };
     append_hold(package.hold, action)
+}
+
+/// Releases the holds of the packages until the change has ended.
+fn release_holds(package: &PackageResource, action: ShellFragment) -> ShellFragment {
+    let noted = if package.hold.is_none() { "noted=yes\n" } else { "noted=no\n" };
+    action.code(NOTE_RELEASED).code(noted).code(RELEASE)
 }
 
 /// Returns the packages that apt may install together with those of other steps: no other package changes because of

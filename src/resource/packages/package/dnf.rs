@@ -4,6 +4,7 @@ use super::action_script::{WAITING, names_to_remove, replaced_version};
 use super::declaration::PackageResource;
 use super::diff::{InstallationChange, PackageDiff};
 use super::version::VersionRequirement;
+use crate::resource::packages::released_holds::NOTE_RELEASED;
 use crate::resource::shared::{package_lock, shell};
 use crate::script::ShellFragment;
 
@@ -53,15 +54,20 @@ lock_here() { unlock "$1"; run_dnf versionlock add "$1" >/dev/null || fail "cann
 "#;
 
 /// Releases the locks of the named packages only, so that no other package changes. Locks them again in every case, at
-/// their version at that time.
+/// their version at that time. Reads `$noted`, which is `yes` unless the step itself declares whether its packages are
+/// held.
 const RELEASE: &str = r#"
 was_held=
 for package in $names; do
   if [ -n "$(is_locked "$package")" ]; then was_held="$was_held $package"; fi
 done
+if [ "$noted" = yes ]; then
+  if [ -n "$was_held" ]; then note_released dnf $was_held; fi
+  was_held=$(noted_before dnf)
+fi
 hold_again() { for package in $was_held; do lock_here "$package"; done; }
 if [ -n "$was_held" ]; then
-  trap hold_again EXIT
+  trap 'hold_again && forget_released' EXIT
   trap 'exit 143' HUP INT TERM
   for package in $was_held; do unlock "$package"; done
 fi
@@ -86,8 +92,9 @@ hold_others() {
   if [ "$#" -gt 0 ]; then run_dnf versionlock add "$@" >/dev/null || fail "cannot hold $*"; fi
 }
 if [ -n "$others_held" ]; then
-  trap 'hold_again; hold_others' EXIT
+  trap 'hold_again && hold_others && forget_released' EXIT
   trap 'exit 143' HUP INT TERM
+  note_released dnf $others_held
   run_dnf versionlock delete $others_held >/dev/null || fail "cannot release$others_held"
 fi
 "#;
@@ -155,21 +162,13 @@ pub(in crate::resource) fn render_removal(names: &[String], action: ShellFragmen
     names.iter().fold(action.code("set --"), |action, name| action.word(name)).code(REMOVE)
 }
 
-/// Installs the words that `words` appends; dnf installs a lower version if exactly that version is named.
-pub(in crate::resource) fn render_transaction(
-    words: impl FnOnce(ShellFragment) -> ShellFragment,
-    action: ShellFragment,
-) -> ShellFragment {
-    words(action.code(RELEASE).code("run_dnf install --")).code(" || exit 1\n")
-}
-
 fn render_install(package: &PackageResource, diff: &PackageDiff, action: ShellFragment) -> ShellFragment {
     let words = |action| {
         let declared = package.names.iter().map(|name| package_word(package, name, diff));
         declared.chain(replaced_words(diff)).fold(action, ShellFragment::word)
     };
     let action = match (diff.changes_installations(), package.family.is_empty()) {
-        (true, true) => render_transaction(words, action),
+        (true, true) => words(release_holds(package.hold, action).code("run_dnf install --")).code(" || exit 1\n"),
         (true, false) => render_family_transaction(words, package, diff, action),
         (false, _) => action,
     };
@@ -180,7 +179,13 @@ fn render_install(package: &PackageResource, diff: &PackageDiff, action: ShellFr
     }
 }
 
-/// Like [`render_transaction`], with the family in the same transaction.
+/// Releases the holds of the packages until the change has ended.
+fn release_holds(hold: Option<bool>, action: ShellFragment) -> ShellFragment {
+    let noted = if hold.is_none() { "noted=yes\n" } else { "noted=no\n" };
+    action.code(NOTE_RELEASED).code(noted).code(RELEASE)
+}
+
+/// Installs with the family in the same transaction.
 fn render_family_transaction(
     words: impl FnOnce(ShellFragment) -> ShellFragment,
     package: &PackageResource,
@@ -188,7 +193,7 @@ fn render_family_transaction(
     action: ShellFragment,
 ) -> ShellFragment {
     let gone: Vec<&str> = diff.removed_names().collect();
-    let action = action.code(RELEASE).code("assign_family() { family=$1 gone=$2; }\nassign_family");
+    let action = release_holds(package.hold, action).code("assign_family() { family=$1 gone=$2; }\nassign_family");
     let action = action.word(package.family.join(" ")).word(gone.join(" ")).code(RELEASE_FAMILY);
     match gone.is_empty() {
         true => words(action.code("run_dnf install --")).code(" || exit 1\n"),

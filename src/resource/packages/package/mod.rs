@@ -44,9 +44,9 @@ install`), updates apt's lists if they do not contain the wanted version, and in
 configuration files are preserved (`--force-confdef --force-confold`). A change removes no package except
 those of a declared `family`. It
 installs a lower version only if that exact version is declared; the plan shows this as a `downgrade`. Held packages are
-released for the change and held again afterwards, even if the change fails; the reason of the step says so. The
-action continues if the connection is
-lost. The installed version decides whether it succeeded.
+released for the change and held again afterwards, even if the change fails; the reason of the step says so. If the host
+loses its power in between, the next run on it holds them again. The action continues if the connection is lost. The
+installed version decides whether it succeeded.
 
 **`upstream`** is a version without epoch and revision: any revision of it matches. If apt's lists, or the metadata that
 dnf keeps on the host, contain one, the plan shows which one will be installed: apt's candidate if that matches, else the
