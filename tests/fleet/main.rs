@@ -31,6 +31,7 @@ mod guard;
 mod harness;
 mod history;
 mod hold;
+mod interrupted;
 mod keeping;
 mod kill;
 mod kubeadm;

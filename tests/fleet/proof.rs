@@ -22,19 +22,19 @@ const REPAIR: &str = "repair.json";
 /// One proof file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Proof {
+pub struct Proof {
     /// The kinds that it proves. Default: the one that the file is named after.
     #[serde(default)]
     kinds: Vec<String>,
     /// Number of hosts. `before`, `holds` and `removed` run on each, tampers on the first.
     #[serde(default = "one")]
-    hosts: usize,
+    pub hosts: usize,
     /// Whether a recipe in `beside` is pending until this one has run, so that a plan exits 10, not 2.
     #[serde(default)]
     awaited: bool,
     /// Script that runs on the node before the first apply.
     #[serde(default)]
-    before: String,
+    pub before: String,
     /// Whether each node reboots after `before`: installed drivers are loaded only at boot.
     #[serde(default)]
     boots: bool,
@@ -79,7 +79,7 @@ struct Proof {
     #[serde(default)]
     remains: BTreeMap<String, String>,
     /// Exits 0 on the node once the recipe is applied.
-    holds: String,
+    pub holds: String,
     /// Changes of other programs that forge must leave, in order, before the tampers.
     #[serde(default)]
     foreign: Vec<ForeignChange>,
@@ -202,6 +202,54 @@ fn expect(out: &Output, code: i32, when: &str) {
     assert_eq!(out.code, code, "{when}: {out}");
 }
 
+impl Proof {
+    /// Returns whether it runs on hosts of Debian 12.
+    pub fn runs_on_debian_12(&self) -> bool {
+        self.on_debian && !self.not_on.contains_key(Distribution::Debian12.name())
+    }
+
+    /// Prepares the nodes before the first apply: the hardware first, because packages detect it. What is Debian's is
+    /// installed before a host claims to be another distribution, where apt may be missing.
+    pub fn equip(&self, nodes: &[Node], system: ProofSystem) {
+        for node in nodes {
+            self.hardware.iter().for_each(|board| node.profile(board));
+            self.stand_ins.iter().for_each(|name| stand_in(node, name));
+            if let ProofSystem::Claimed(distribution) = system {
+                node.must(&self.before_claim);
+                node.claim(distribution);
+            }
+        }
+        nodes.iter().for_each(|node| _ = node.must(&self.before));
+        for node in nodes.iter().filter(|_| self.boots) {
+            node.stop();
+            node.start();
+        }
+    }
+
+    /// Returns the project that applies it, as the proof file `name`, to `nodes`.
+    pub fn build_project(&self, name: &str, nodes: &[Node]) -> Project {
+        let project = Project::new(nodes).inventory(&inventory(self.recipe_name(name), self, false));
+        let project = self.recipe.iter().fold(project, |project, text| project.recipe(OWN_RECIPE, text));
+        let project = self.files.iter().fold(project, |project, (path, text)| project.file(path, text));
+        for (path, text) in &self.binary {
+            let words: String = text.split_whitespace().collect();
+            let path = project.path(path);
+            fs_err::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            fs_err::write(path, base64::engine::general_purpose::STANDARD.decode(words).expect("base64"))
+                .expect("a file");
+        }
+        project
+    }
+
+    /// Returns the recipe under test. A recipe may have several proof files, `NAME@WAY`.
+    fn recipe_name<'a>(&self, name: &'a str) -> &'a str {
+        if self.recipe.is_some() { OWN_RECIPE } else { name.split('@').next().unwrap_or_default() }
+    }
+}
+
+/// Name of the recipe whose text a proof file contains.
+const OWN_RECIPE: &str = "proof";
+
 struct Trial<'a> {
     proof: &'a Proof,
     recipe: &'a str,
@@ -252,24 +300,6 @@ impl Trial<'_> {
         let again = self.apply(when);
         assert!(again.stdout.contains("no changes:"), "{when}: {again}");
         self.plan(0, when);
-    }
-
-    /// Prepares the nodes before the first apply: the hardware first, because packages detect it. What is Debian's is
-    /// installed before a host claims to be another distribution, where apt may be missing.
-    fn equips(&self) {
-        for node in self.nodes {
-            self.proof.hardware.iter().for_each(|board| node.profile(board));
-            self.proof.stand_ins.iter().for_each(|name| stand_in(node, name));
-            if let ProofSystem::Claimed(distribution) = self.system {
-                node.must(&self.proof.before_claim);
-                node.claim(distribution);
-            }
-        }
-        self.must(&self.proof.before);
-        for node in self.nodes.iter().filter(|_| self.proof.boots) {
-            node.stop();
-            node.start();
-        }
     }
 
     /// Applies the recipe and undoes that: the nodes are as before, as their own programs say. Changes that cannot be
@@ -327,7 +357,7 @@ impl Trial<'_> {
     }
 
     fn converges(&self) {
-        self.equips();
+        self.proof.equip(self.nodes, self.system);
         match self.proof.undone && self.proof.recipe.is_some() && self.is_first_system() {
             true => self.undoes(),
             false => drop(self.due("before the first apply")),
@@ -411,19 +441,12 @@ fn tampers(proof: &Proof, system: ProofSystem) -> &[Tamper] {
     if all || system == ProofSystem::Release(Distribution::Debian12) { &proof.tampers } else { &proof.tampers[..1] }
 }
 
-fn prove(recipe: &str, proof: &Proof, system: ProofSystem, nodes: &[Node]) {
+fn prove(name: &str, proof: &Proof, system: ProofSystem, nodes: &[Node]) {
+    let recipe = proof.recipe_name(name);
     // All nodes share the kernel's clock: a chronyd that starts on one marks it as unsynchronized for the others.
     static CLOCK: Mutex<()> = Mutex::new(());
     let _alone = (recipe == "time-sync").then(|| CLOCK.lock().unwrap_or_else(PoisonError::into_inner));
-    let project = Project::new(nodes).inventory(&inventory(recipe, proof, false));
-    let project = proof.recipe.iter().fold(project, |project, text| project.recipe(recipe, text));
-    let project = proof.files.iter().fold(project, |project, (path, text)| project.file(path, text));
-    for (path, text) in &proof.binary {
-        let words: String = text.split_whitespace().collect();
-        let path = project.path(path);
-        fs_err::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-        fs_err::write(path, base64::engine::general_purpose::STANDARD.decode(words).expect("base64")).expect("a file");
-    }
+    let project = proof.build_project(name, nodes);
     let trial = Trial { proof, recipe, system, project, nodes };
     trial.converges();
     for foreign in &proof.foreign {
@@ -438,7 +461,7 @@ fn prove(recipe: &str, proof: &Proof, system: ProofSystem, nodes: &[Node]) {
 }
 
 /// Returns the proof files of a folder, sorted by name.
-fn proofs(folder: &str, only: Option<&str>) -> Vec<(String, PathBuf)> {
+pub fn proofs(folder: &str, only: Option<&str>) -> Vec<(String, PathBuf)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fleet").join(folder);
     let paths = fs_err::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").path());
     let named = paths.filter(|path| path.extension().is_some_and(|end| end == "yaml"));
@@ -472,10 +495,8 @@ impl Task {
         let proof = &self.proof;
         assert!(proof.tampers.len() >= 3, "{}: needs at least three tampers", self.name);
         let Some(nodes) = Fleet::take_on(self.system.release(), proof.hosts) else { return };
-        // `NAME@WAY`: a recipe may have several proofs.
+        prove(&self.name, proof, self.system, &nodes);
         let name = self.name.split('@').next().unwrap_or_default();
-        let recipe = if proof.recipe.is_some() { "proof" } else { name };
-        prove(recipe, proof, self.system, &nodes);
         let own = [name.to_owned()];
         let subjects = if proof.kinds.is_empty() { &own } else { proof.kinds.as_slice() };
         subjects.iter().for_each(|subject| self.mark(marks, subject));
@@ -497,7 +518,8 @@ impl Task {
     }
 }
 
-fn read_proof(path: &Path) -> Proof {
+/// Reads one proof file.
+pub fn read_proof(path: &Path) -> Proof {
     let text = fs_err::read_to_string(path).expect("the file");
     serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

@@ -96,6 +96,7 @@ pub struct Fleet {
     pub key: PathBuf,
     pub known_hosts: PathBuf,
     pub ssh_config: PathBuf,
+    nodes_dir: PathBuf,
     size: usize,
     free: Mutex<BTreeSet<Node>>,
     given_back: Condvar,
@@ -152,6 +153,7 @@ impl Fleet {
             key: variable(&env, "FLEET_KEY").into(),
             known_hosts: variable(&env, "FLEET_KNOWN_HOSTS").into(),
             ssh_config: variable(&env, "FLEET_SSH_CONFIG").into(),
+            nodes_dir: variable(&env, "FLEET_NODES_DIR").into(),
             size,
             free: Mutex::new(nodes(&env).take(size).collect()),
             given_back: Condvar::new(),
@@ -286,6 +288,13 @@ impl Node {
         out.stdout
     }
 
+    /// Returns the root of the node's disk, as this machine sees it: it is readable whatever happens to the node. Memory
+    /// file systems such as /run are not part of it.
+    pub fn disk(&self) -> PathBuf {
+        let fleet = Fleet::require().expect("nodes come from a fleet");
+        fleet.nodes_dir.join(&self.name).join("disk/root")
+    }
+
     /// Cuts the power.
     pub fn stop(&self) {
         must(["stop", &self.name]);
@@ -396,6 +405,13 @@ impl Project {
         let mut command = Command::new(env!("CARGO_BIN_EXE_forge"));
         self.hermetic(command.args(args));
         command
+    }
+
+    /// Runs forge as from another controller: without the state folder of [`Project::forge`].
+    pub fn forge_elsewhere<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Output {
+        let mut command = limited(env!("CARGO_BIN_EXE_forge"));
+        let command = self.hermetic(command.args(args)).env("FORGE_STATE", self.path("elsewhere"));
+        Output::of(command, b"")
     }
 
     /// Starts an apply that the test interrupts or kills; its output is discarded.
