@@ -6,7 +6,8 @@ mod rules;
 use self::listing::TableListings;
 use crate::diag::Diag;
 use crate::model::{
-    BlockClass, DisruptionClass, GuardEffect, GuardedTables, GuardedUnit, SecretStore, UndoDeclaration, UndoEffect, Value,
+    BlockClass, DisruptionClass, GuardEffect, GuardedTables, GuardedUnit, SecretStore, UndoDeclaration, UndoEffect,
+    Value,
 };
 use crate::probe::{Observation, Probe, UnansweredReason};
 use crate::resource::shared::composite::{PartAssessments, render_part};
