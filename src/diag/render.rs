@@ -237,7 +237,7 @@ mod tests {
         let diag = diag.with_other_span(span(file, 29, 32), "here").with_other_span(span(file, 62, 63), "there");
         assert_eq!(
             render_diag(&diag, &sources, false),
-            "error[F0107]: bad\n --> inventory.yaml:1:9\n  |\n1 | a: { b: ***, c: { evn: X } }\n  |         ^^^        --- here\n2 | d: ***\n3 |\n4 |\n  | - there"
+            "error[F0107]: bad\n --> inventory.yaml:1:9\n  |\n1 | a: { b: ***, c: { evn: X } }\n  |         ^^^       --- here\n2 | d: ***\n3 |\n  | - there"
         );
     }
 
