@@ -173,6 +173,7 @@ fn planned(verdict: StepVerdict, waits_for: Option<&str>) -> HostPlan {
         after: None,
         envelope: None,
         by_reboot: false,
+        reboot_failed: false,
         irreversible: None,
         installs_artifact: false,
         images: Vec::new(),
