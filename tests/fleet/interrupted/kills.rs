@@ -53,7 +53,7 @@ fn count() -> u32 {
 }
 
 fn version(round: u32) -> &'static str {
-    if round % 2 == 0 { "1.0-1" } else { "1.1-1" }
+    if round.is_multiple_of(2) { "1.0-1" } else { "1.1-1" }
 }
 
 /// Sets the version that the project declares.

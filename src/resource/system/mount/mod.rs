@@ -234,6 +234,8 @@ impl TypedResource for MountResource {
                 UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, fields)])
             }
             Some(_) => UndoEffect::irreversible("the options of the current mount are not kept"),
+            // Only its own entry: other steps change other lines of the file.
+            None if is_new => UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, fields)]),
             None => UndoEffect::restore_paths(["/etc/fstab"]),
         }
     }
