@@ -25,7 +25,7 @@ const OUTCOME_SETS: [(&str, OutcomeTest); 4] = [
         matches!(host.outcome, HostOutcome::Failed | HostOutcome::Blocked | HostOutcome::Stale | HostOutcome::Locked)
     }),
     ("@unreachable", |host| host.outcome == HostOutcome::Unreachable),
-    ("@changed", |host| host.steps.iter().any(StepReport::may_have_changed_host)),
+    ("@changed", |host| host.steps.iter().any(StepReport::has_changed_host)),
     ("@unfinished", HostReport::is_unfinished),
 ];
 

@@ -114,12 +114,11 @@ pub struct VerifyReport {
 }
 
 impl StepReport {
-    /// Returns whether its actions changed the host, or may have done so before they failed. A pending step was changed
-    /// if it ran.
-    pub fn may_have_changed_host(&self) -> bool {
+    /// Returns whether it changed the host as declared. A step that is pending did so if it ran.
+    pub fn has_changed_host(&self) -> bool {
         match self.result {
             StepResult::Changed => true,
-            StepResult::Pending { .. } | StepResult::Failed { .. } => !self.took.is_zero(),
+            StepResult::Pending { .. } => !self.took.is_zero(),
             _ => false,
         }
     }
