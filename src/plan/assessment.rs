@@ -2,6 +2,7 @@
 
 use super::ChangeCertainty;
 use super::canonical_json::{digest_text, to_canonical_json, write_canonical};
+use super::declared_digest::digest_with_key;
 use super::failed_reboot::mark_failed_reboot;
 use super::host_context::{HostContext, StepInstance};
 use super::package_effects::is_change_certain;
@@ -11,7 +12,6 @@ use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, SecretStore, StepId, StepVerdict, UntrustedText, Value};
 use crate::probe::{Probe, ProbeReading};
 use crate::resource::{Assessment, AssessmentContext, EarlierStepEffects, PackageChanges, Resource, RestartInput};
-use secrecy::ExposeSecret;
 use serde_json::json;
 
 /// The assessment of one step instance.
@@ -193,20 +193,6 @@ fn digest_input(case: &HostContext<'_>, turn: &ExpandedStep, resource: &dyn Reso
         true => digest_with_key(&text, case.ground.secrets, case.seen.key.as_deref()),
         false => turn.input_digest.get_or_init(|| digest_text(&text)).clone(),
     }
-}
-
-/// Returns the digest of what a resource declares. If that contains a secret, the digest is keyed with the host's key.
-pub fn digest_desired(resource: &dyn Resource, secrets: &SecretStore, key: Option<&str>) -> String {
-    digest_with_key(&to_canonical_json(&resource.desired_value()), secrets, key)
-}
-
-fn digest_with_key(text: &str, secrets: &SecretStore, key: Option<&str>) -> String {
-    if !SecretStore::has_placeholder(text) {
-        return digest_text(text);
-    }
-    let revealed = secrets.reveal_placeholders(text);
-    let inner = digest_text(&format!("{}{}", key.unwrap_or_default(), revealed.expose_secret()));
-    format!("keyed:{}", digest_text(&format!("{}{inner}", key.unwrap_or_default())))
 }
 
 /// Turns the verdict of a configured step into pending if it still waits for a reload or a reboot.

@@ -1,6 +1,6 @@
 //! Detects reboots that did not make a step effective: another one would not either, and takes the host out of service.
 
-use super::assessment::digest_desired;
+use super::declared_digest::digest_desired;
 use super::host_context::{HostContext, StepInstance};
 use crate::model::{StepVerdict, Value};
 use crate::resource::{Assessment, Resource};

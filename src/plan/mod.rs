@@ -8,6 +8,7 @@ mod cluster_makers;
 mod cluster_warnings;
 mod cross_host;
 mod cross_host_edges;
+mod declared_digest;
 mod failed_reboot;
 mod guard;
 mod host_context;
@@ -39,11 +40,12 @@ mod window;
 
 pub use assessment::{
     StepAssessment, StepPredictions, assess_step, build_resource_context, collect_restart_inputs,
-    collect_settled_inputs, digest_desired, read_check_status,
+    collect_settled_inputs, read_check_status,
 };
 pub use canonical_json::{digest_json, digest_text, to_canonical_json};
 pub use cluster_makers::list_pending_makers;
 pub use cross_host_edges::{CrossHostEdges, CrossHostWait, StepTable, resolve_predecessor};
+pub use declared_digest::digest_desired;
 pub use guard::{find_guard_effect, find_guard_time, list_guarded_dependents};
 pub use host_context::{ChosenHosts, HostContext, PlanContext, StepInstance};
 pub use host_hold::{HOLD_MARK, HostHold, RELEASE_HINT};

@@ -1,7 +1,7 @@
 //! Resources that a host's records list for its cluster and that no step declares any more: the step is gone, or it is
 //! about another resource now. forge only reports them: a removal must be declared.
 
-use super::assessment::digest_desired;
+use super::declared_digest::digest_desired;
 use super::host_context::{HostContext, StepInstance};
 use super::model::UndeclaredResource;
 use super::recorded_resources::{self, OwnedClaims, RecordedResource, list_recorded_resources, resource_identity};
