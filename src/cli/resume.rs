@@ -19,7 +19,7 @@ use std::io::Write;
 /// Plans again for the hosts of the run that failed, were unreachable, were not started, or did not reach the declared
 /// state for another reason; shows the plan, asks for confirmation, applies and verifies it. Without RUN: the newest apply
 /// of this cluster in the history of this machine. `--on` limits the hosts further. The run may have been stopped, killed
-/// or have failed; what is still running on a host is waited for.
+/// or have failed. forge waits for steps that are still running on a host.
 ///
 /// If the run applied a saved plan whose file and inputs are unchanged, that plan is applied again: hosts that it has
 /// finished do not change. With `--on`, `--step` or `--skip`, or if it does not hold any more, a new plan is made and
@@ -87,7 +87,7 @@ fn show_finished_run(output: &VerbOutput<'_>, run: &PastRun) -> VerbResult {
 /// Returns the run to resume; `None` if the history has none.
 ///
 /// # Errors
-/// Usage: the name is ambiguous or no run, or the run cannot be resumed. Unexpected: it cannot be read.
+/// Usage: the name is ambiguous or names nothing, or the run cannot be resumed. Unexpected: it cannot be read.
 fn find_resumed_run<B>(
     cx: &VerbContext<'_, B>,
     inventory: &Utf8Path,

@@ -15,7 +15,7 @@ use camino::Utf8PathBuf;
 /// newest first; with an inventory, those of its cluster. A run without a report is still in progress, or its controller
 /// was stopped.
 ///
-/// `--watch` shows the newest run that this machine is working on as `apply` shows it: what is in flight on which host,
+/// `--watch` shows the newest run that this machine is working on as `apply` shows it: the steps in flight on each host,
 /// and since when. On a terminal, it is redrawn, elsewhere each event is a line. When the run ends, it prints its report, as
 /// `forge show` does. Ctrl-C ends only the watching.
 #[derive(Debug, clap::Args)]

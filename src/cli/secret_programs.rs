@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub enum SecretNeed {
     /// Never.
     No,
-    /// Never, and the user wants to know what was not read, and why.
+    /// Never; a warning names each secret that was not read, and why.
     Unread(&'static str),
     /// For hosts and for what they are compared with.
     Hosts,

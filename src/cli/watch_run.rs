@@ -19,10 +19,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Watches the newest run in progress until it ends, then prints it. Without one, prints the newest run.
 ///
 /// # Errors
-/// Usage: there is no run. Interrupted: the user stopped watching. Unexpected: the journal cannot be read.
+/// Usage: no run is in progress. Interrupted: the user stopped watching. Unexpected: the journal cannot be read.
 pub fn watch_run<B>(cx: &VerbContext<'_, B>, output: &VerbOutput<'_>, folders: &[RunFolder]) -> VerbResult {
     let Some(newest) = folders.first() else {
-        return Err(CliError::usage("there is no run to watch").hint("`forge apply` starts one"));
+        return Err(CliError::usage("no run is in progress").hint("`forge apply` starts one"));
     };
     if let Some(active) = folders.iter().find(|folder| folder.is_active()) {
         block_on(follow_run(output, active))?;

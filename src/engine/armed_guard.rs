@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Interval between attempts to confirm a change.
 const ATTEMPT_PAUSE: Duration = Duration::from_secs(1);
-/// How long the answer of a script is waited for before new sessions are tried beside it.
+/// How long forge waits for the answer of a script before it also tries new sessions.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// How long forge waits for a host after its guard has restored the state before.
 const RETURN_LIMIT: Duration = Duration::from_secs(120);
@@ -133,7 +133,7 @@ impl<'r> ArmedGuard<'r> {
         match answer {
             Ok(answer) => {
                 if answer != GuardAnswer::Busy {
-                    // What is left after a failure is removed by a later apply.
+                    // If that fails, a later apply removes the copies.
                     let script = self.guard.build_forget_script();
                     let _ = session.run_script(script, SHORT_SCRIPT_LIMIT, &shared.secrets).await;
                 }

@@ -99,7 +99,7 @@ fn read_journal(folder: &RunFolder) -> Result<Vec<JournalEntry>, String> {
     Ok(events)
 }
 
-/// Rebuilds the report of a run without one, from its journal alone, and what was in flight at its end. The exit code of
+/// Rebuilds the report of a run without one, from its journal alone, and the steps in flight at its end. The exit code of
 /// this report is not the run's.
 fn rebuild_report(info: &RunInfo, entries: &[JournalEntry]) -> (RunReport, Vec<StepInFlight>) {
     // Hosts that had not started when the run was killed have no events.

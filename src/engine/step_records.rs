@@ -44,8 +44,8 @@ fn has_current_record(
     let Some(record) = case.find_record(&turn.expanded.id) else { return false };
     let text = |key: &str| record.get(key).and_then(Value::as_str);
     let digest = digest_desired(resource, case.ground.secrets, case.seen.key.as_deref());
-    // Old records without a cluster or an identity are rewritten.
-    let whole = record.get("identity").is_some();
+    // Old records without a cluster or an identity are rewritten, and those of steps that have become effective.
+    let whole = record.get("identity").is_some() && record.get("failed_boot").is_none();
     whole && text("cluster") == Some(&*case.ground.project.cluster) && text("digest") == Some(&*digest)
 }
 
@@ -69,8 +69,7 @@ impl<'r> RecordQueue<'r> {
         let turns = case.expand_local_steps();
         if let Some(undo) = &self.run.options.undo {
             let own = turns.iter().filter(|turn| proven.contains(&turn.expanded.id));
-            let former = own.flat_map(|turn| undo.former_records(&case.host.name, &turn.expanded.id)).cloned();
-            self.restored.extend(former.map(|record| restored_in_boot(record, case.seen.facts.boot_id())));
+            self.restored.extend(own.flat_map(|turn| undo.former_records(&case.host.name, &turn.expanded.id)).cloned());
             return;
         }
         let records: Vec<_> = turns
@@ -79,6 +78,13 @@ impl<'r> RecordQueue<'r> {
             .filter_map(|turn| Some((turn.expanded.id.clone(), self.build_record(&case, turn, &turns)?)))
             .collect();
         self.records.extend(records);
+    }
+
+    /// Queues records of steps that are still not effective after the reboot for them: no later run repeats it.
+    pub fn queue_ineffective(&mut self, view: &HostView<'_>, steps: &[StepId]) {
+        let first = self.records.len();
+        self.queue_proven(view, steps);
+        self.records.iter_mut().skip(first).for_each(|(_, record)| record.failed_boot = view.boot_id());
     }
 
     /// Queues records for steps that matched in the final proof and have no valid record.
@@ -128,7 +134,6 @@ impl<'r> RecordQueue<'r> {
         record.controller = self.run.options.controller.clone();
         record.user = self.run.options.user.clone();
         record.time = (self.run.options.clock)().to_string();
-        record.boot = case.seen.facts.boot_id().map(str::to_owned);
         let inputs = plan::collect_settled_inputs(case, turn, turns);
         let identity = plan::resource_identity(resource.as_ref());
         record.left = plan::collect_former_resources(case, &turn.expanded.id, &identity);
@@ -185,15 +190,6 @@ impl<'r> RecordQueue<'r> {
             }
         }
     }
-}
-
-/// Returns a former record as it is true after an undo: the step was applied in this boot, not in the one of its first
-/// apply.
-fn restored_in_boot(mut record: FormerRecord, boot: Option<&str>) -> FormerRecord {
-    if let (Some(Value::Object(body)), Some(boot)) = (&mut record.body, boot) {
-        body.insert("boot".to_owned(), boot.into());
-    }
-    record
 }
 
 fn is_effective_result(result: &StepResult) -> bool {

@@ -1,4 +1,4 @@
-//! Detects reboots that did not make a step effective: another one would not either, and takes the host out of service.
+//! Finds reboots that did not make a step effective: they are not repeated, as each one takes the host out of service.
 
 use super::declared_digest::digest_desired;
 use super::host_context::{HostContext, StepInstance};
@@ -8,35 +8,35 @@ use crate::resource::{Assessment, Resource};
 const HINT: &str =
     "find out why it is not effective; if a repair outside of forge needs a reboot, reboot the host yourself";
 
-/// Marks a pending step if the host rebooted since the step was applied, and nothing of its recipe was applied since.
+/// Marks a pending step that was still not effective after a reboot of forge, if the host runs in that boot and no later
+/// run applied a step of its recipe.
 pub(super) fn mark_failed_reboot(
     case: &HostContext<'_>,
     turn: &StepInstance<'_>,
     resource: &dyn Resource,
     judgement: Assessment,
 ) -> Assessment {
-    let by_reboot = judgement.by_reboot
-        || turn.step.effective.as_ref().is_some_and(|effective| effective.by.iter().any(|way| way == "reboot"));
-    if judgement.verdict != StepVerdict::Pending || !by_reboot || !has_rebooted_since(case, turn, resource) {
+    if judgement.verdict != StepVerdict::Pending || !has_failed_reboot(case, turn, resource) {
         return judgement;
     }
-    let reason = format!("{}; the host rebooted since, to no effect", judgement.reason.raw());
+    let reason = format!("{}; the reboot for it had no effect", judgement.reason.raw());
     let hint = judgement.hint.clone().unwrap_or_else(|| HINT.to_owned());
     Assessment { reboot_failed: true, reason: reason.into(), ..judgement }.hint(hint)
 }
 
-/// Returns whether the records show the step's present declaration as applied in an earlier boot, and no step of its
-/// recipe as applied in this one.
-fn has_rebooted_since(case: &HostContext<'_>, turn: &StepInstance<'_>, resource: &dyn Resource) -> bool {
-    let text = |record: &Value, key: &str| record.get(key).and_then(Value::as_str).map(str::to_owned);
+fn has_failed_reboot(case: &HostContext<'_>, turn: &StepInstance<'_>, resource: &dyn Resource) -> bool {
+    fn text<'r>(record: &'r Value, key: &str) -> Option<&'r str> {
+        record.get(key).and_then(Value::as_str)
+    }
     let (Some(record), Some(boot)) = (case.find_record(&turn.expanded.id), case.seen.facts.boot_id()) else {
         return false;
     };
+    if text(record, "failed_boot") != Some(boot) {
+        return false;
+    }
     let digest = digest_desired(resource, case.ground.secrets, case.seen.key.as_deref());
-    let earlier = text(record, "boot").is_some_and(|applied| applied != boot);
     let of_recipe = |step: &str| step.split_once('/').is_some_and(|(recipe, _)| *recipe == *turn.expanded.id.recipe);
-    let own = case.seen.records.iter().filter(|(step, _)| of_recipe(step)).flat_map(|(_, records)| records);
-    earlier
-        && text(record, "digest") == Some(digest)
-        && !own.into_iter().any(|other| text(other, "boot").as_deref() == Some(boot))
+    let mut own = case.seen.records.iter().filter(|(step, _)| of_recipe(step)).flat_map(|(_, records)| records);
+    // The ID of a run begins with its time.
+    text(record, "digest") == Some(&*digest) && !own.any(|other| text(other, "run") > text(record, "run"))
 }

@@ -154,8 +154,7 @@ pub struct StepPlan {
     /// Whether its change, or its pending state, takes effect only by a reboot, according to its kind.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_reboot: bool,
-    /// Whether the host rebooted since the step was applied, and it is not effective all the same: forge does not reboot
-    /// the host for it again.
+    /// Whether forge rebooted the host for the step, and it is still not effective: the reboot is not repeated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reboot_failed: bool,
     /// Whether its change installs an artifact, which must be available before any host is changed.

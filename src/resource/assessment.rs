@@ -199,7 +199,7 @@ pub struct Assessment<D = ErasedDiff> {
     pub predicted: bool,
     /// Whether only a reboot makes it effective: a pending state, or the state after the change.
     pub by_reboot: bool,
-    /// Whether the host rebooted since the state was configured, and it is not effective all the same.
+    /// Whether forge rebooted the host for the state, and it is still not effective.
     pub reboot_failed: bool,
     /// The container images that it runs, as far as they are known; those of a chart once it is rendered.
     pub images: Vec<String>,

@@ -292,15 +292,15 @@ put() {
     else rm -f -- "./${1##*/}" || fail "cannot remove $1"; fi
   else
     enter "${1%/*}"
-    box=$(mktemp -d "./.${1##*/}.forge-XXXXXX") && cd -P -- "$box" && [ -O . ] || fail "cannot make a directory beside $1"
+    box=$(mktemp -d "./.${1##*/}.forge-XXXXXX") && cd -P -- "$box" && [ -O . ] || fail "cannot make a directory next to $1"
     cp -a -T -- "$d/copy-$2" ./new && { [ -L ./new ] || sync -- ./new; } && mv -f -T -- ./new "../${1##*/}" ||
       fail "cannot restore $1"
-    cd .. && rmdir -- "$box" || fail "cannot remove $box beside $1"
+    cd .. && rmdir -- "$box" || fail "cannot remove $box next to $1"
   fi
 }
 "#;
 
-/// A script of the run may still act: it ends first, or hangs and is no obstacle. The functions take the name of a unit,
+/// A script of the run may still act: the guard waits for it, but not longer than 30 seconds. The functions take the name of a unit,
 /// whether it ran, whether it reloads, and whether it started at boot.
 const CLAIM: &str = r#"
 mv -T -- "$d/armed" "$d/restoring" 2>/dev/null || exit 0

@@ -51,10 +51,10 @@ pub struct StepRecord {
     pub user: String,
     /// RFC 3339, UTC, by the controller's clock.
     pub time: String,
-    /// The boot in which the step was applied: `/proc/sys/kernel/random/boot_id`. Absent in records of the API, and of
-    /// older versions.
+    /// The boot that forge made for the step and in which it was still not effective:
+    /// `/proc/sys/kernel/random/boot_id`. Absent once the step is effective, or applied again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub boot: Option<String>,
+    pub failed_boot: Option<String>,
     /// For services: the start that was verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<RecordedStart>,
@@ -85,7 +85,7 @@ impl StepRecord {
             controller: String::new(),
             user: String::new(),
             time: String::new(),
-            boot: None,
+            failed_boot: None,
             started: None,
             identity: None,
             left: Vec::new(),

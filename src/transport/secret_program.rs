@@ -18,7 +18,7 @@ const MAX_ERRORS: u64 = 64 << 10;
 /// Lines of standard error in a message.
 const SHOWN_LINES: usize = 5;
 
-/// Returns the standard output of a program, without one trailing newline. There is no shell, and standard input is
+/// Returns the standard output of a program, without one trailing newline. No shell is used, and standard input is
 /// empty; a program that asks for a passphrase does so on the terminal, because it stays in forge's process group.
 /// `withheld` are the environment variables of secrets, which the program does not get.
 ///

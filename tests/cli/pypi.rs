@@ -1,4 +1,4 @@
-//! Programs from PyPI that tests compare forge with or run beside it.
+//! Programs from PyPI that tests run, some to compare forge with.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

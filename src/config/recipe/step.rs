@@ -152,7 +152,7 @@ fn read_resource(
 /// Returns the error for `service: nginx`, a resource without fields.
 fn diagnose_plain_body(table: &YamlTable<'_>, name: &str) -> Option<Diag> {
     let node = table.get(name).filter(|node| !matches!(node.data, YamlData::Map(_) | YamlData::Null))?;
-    let fields = resource::all_kinds().iter().find(|kind| kind.name == name)?.fields;
+    let fields = resource::find_kind(name)?.fields;
     let of_list = fields.iter().find(|field| field.name == "names" && matches!(node.data, YamlData::Seq(_)));
     let first = of_list.or(fields.first())?;
     let diag = yaml_table::build_wrong_type_diag(node, &yaml_table::quote_key(name), "a map");

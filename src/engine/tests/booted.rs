@@ -186,11 +186,42 @@ fn reboot_without_effect_is_not_repeated_until_the_recipe_changes_something() {
         let again = stage.run_once();
         assert!(again.plan.hosts[0].window.is_none(), "{:#?}", again.plan);
         assert_eq!((again.exit_code(), read_log(&stage).len()), (10, 1), "{:#?}", again.report);
-        let why = "pending: configured, not yet effective: needs reboot; the host rebooted since, to no effect";
+        let why = "pending: configured, not yet effective: needs reboot; the reboot for it had no effect";
         assert_eq!(again.describe_step("n1", "early/option"), why);
     }
     // The repair of the file is a change of this boot: now a reboot may help.
     stage.write_host_file("n1", "option", "edited");
     let repaired = stage.run_once();
     assert_eq!((repaired.report.hosts[0].reboots.len(), read_log(&stage).len()), (1, 2), "{:#?}", repaired.report);
+}
+
+/// Only a reboot of forge that was seen to have no effect counts. A step that was effective in an earlier boot is not
+/// proof of anything about a state that came later.
+#[test]
+fn step_that_became_ineffective_after_a_foreign_reboot_is_rebooted_for() {
+    let steps = "steps:
+  - name: option
+    file: { path: '@root/option', content: x, @own }
+    effective: { by: [reboot], check: 'test -e @root/in-force' }
+";
+    let apply = "rollout: { reboot: allow }\napply:\n  - { recipe: early, on: all }\n";
+    let stage = SimulatedProject::new(1, apply, &[("early", steps)]);
+    stage.write_host_file("n1", ".sim/boot-id", "boot-1\n");
+    stage.write_host_file("n1", ".sim/reboot", &format!("{REBOOT}touch \"$root/in-force\"\n"));
+    assert_eq!((stage.run_once().exit_code(), read_log(&stage).len()), (0, 1));
+    // Somebody reboots the host, and later the state is lost.
+    stage.write_host_file("n1", ".sim/boot-id", "boot-of-somebody\n");
+    std::fs::remove_file(stage.host_root("n1").join("in-force")).unwrap();
+    let ran = stage.run_once();
+    assert_eq!((ran.exit_code(), read_log(&stage).len()), (0, 2), "{:#?}", ran.report);
+    // One that had no effect is forgotten once the step is effective.
+    std::fs::remove_file(stage.host_root("n1").join("in-force")).unwrap();
+    stage.write_host_file("n1", ".sim/reboot", REBOOT);
+    assert_ne!(stage.run_once().exit_code(), 0);
+    assert_eq!((stage.run_once().exit_code(), read_log(&stage).len()), (10, 3), "not repeated");
+    stage.create_host_file("n1", "in-force");
+    assert_eq!(stage.run_once().exit_code(), 0);
+    std::fs::remove_file(stage.host_root("n1").join("in-force")).unwrap();
+    stage.run_once();
+    assert_eq!(read_log(&stage).len(), 4, "rebooted again");
 }

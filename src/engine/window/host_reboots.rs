@@ -57,6 +57,8 @@ impl HostReboots {
             work.flush_records().await;
             self.reboot_host(work, &waiting).await?;
             observe_everything(work).await?;
+            let ineffective = list_pending_steps(work, &waiting);
+            work.records.queue_ineffective(&work.view, &ineffective);
         }
         publish_reboot_phases(work, &reboot.steps);
         Ok(())
@@ -90,8 +92,13 @@ async fn find_pending_steps(work: &mut HostWork<'_>, steps: &[StepId]) -> Result
     let shared = work.run.board.shared_values();
     let probes = work.view.list_step_probes(&shared, |turn| names_step(steps, &turn.expanded.id));
     observe_probes(work, &probes).await?;
+    Ok(list_pending_steps(work, steps))
+}
+
+/// Returns those of `steps` that are not effective in the last observation.
+fn list_pending_steps(work: &HostWork<'_>, steps: &[StepId]) -> Vec<StepId> {
     let findings = work.view.assess_steps(|id| names_step(steps, id)).into_iter();
-    Ok(findings.filter(|finding| finding.verdict == StepVerdict::Pending).map(|finding| finding.id).collect())
+    findings.filter(|finding| finding.verdict == StepVerdict::Pending).map(|finding| finding.id).collect()
 }
 
 async fn reboot_and_reconnect(

@@ -95,7 +95,7 @@ pub fn write_run(text: &TextWriter, run: &PastRun, out: &mut dyn Write) -> io::R
     writeln!(out, "{} {why}", paint(CHANGE, "not finished:"))
 }
 
-/// Writes what was in flight when the journal ends.
+/// Writes the steps in flight at the end of the journal.
 fn write_in_flight(run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
     if run.in_flight.is_empty() {
         return Ok(());

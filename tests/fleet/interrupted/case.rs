@@ -146,7 +146,7 @@ pub struct Bench<'a> {
     gate: Gate<'a>,
 }
 
-/// Why a case failed: what was expected, and what was seen.
+/// Why a case failed: the expectation and the observation.
 #[derive(Debug)]
 pub struct Defect(pub String);
 

@@ -111,7 +111,7 @@ impl<'a> Gate<'a> {
         self.write("learn", "");
     }
 
-    /// Stops counting, and forgets what was counted.
+    /// Stops counting, and resets the count.
     pub fn disarm(&self) {
         for name in ["on", "learn", "stop", "reached", "go", "calls", "placed"] {
             let _ = fs_err::remove_file(self.files.join(name));

@@ -469,7 +469,7 @@ impl TypedResource for NftablesResource {
     }
 }
 
-/// Exits 0 if the table `$TABLE` is loaded as `$LISTING`; if that is empty, if there is no such table.
+/// Exits 0 if the table `$TABLE` is loaded as `$LISTING`; if that is empty, if the table is missing.
 const IS_LOADED: &str = r#"found=
 tables=$(nft list tables) || exit 2
 if printf '%s\n' "$tables" | grep -qxF "table $TABLE"; then found=$(nft -s list table $TABLE) || exit 2; fi
