@@ -15,7 +15,7 @@ use crate::model::ExitCode;
 use crate::plan::HostPlan;
 
 use super::apply_args::ApplyArgs;
-use super::execute_plan::{check_apply_can_ask, confirm_apply, execute_plan, format_question};
+use super::execute_plan::{check_can_ask, confirm_apply, execute_plan, format_question};
 
 pub fn run_apply<B: Backend>(cx: &VerbContext<'_, B>, args: &ApplyArgs) -> VerbResult {
     let given = args.given.as_deref();
@@ -51,7 +51,7 @@ pub fn run_apply<B: Backend>(cx: &VerbContext<'_, B>, args: &ApplyArgs) -> VerbR
     let target = cx.resolve_target(&inventory)?;
     let output = cx.output_for(&target);
     let loaded = cx.load_project(&target)?;
-    check_apply_can_ask(cx.console, args.options.yes)?;
+    check_can_ask(cx.console, "apply", args.options.yes)?;
     block_on(plan_and_apply(cx, args, &output, &loaded))
 }
 

@@ -33,7 +33,7 @@ pub fn run_saved_plan<B: Backend>(
     reject_selection_flags(cx, args, &saved)?;
     check_no_unknown(&saved.plan, args.options.no_unknown)?;
     if !args.options.dry_run {
-        execute_plan::check_apply_can_ask(cx.console, args.options.yes)?;
+        execute_plan::check_can_ask(cx.console, "apply", args.options.yes)?;
     }
     let settings = saved_plan_settings(cx.settings, args, path, &saved);
     let cx = &cx.with_settings(&settings);

@@ -16,10 +16,10 @@ use super::shared_args::OutputFormat;
 use super::verb_context::{LoadedProject, VerbContext, VerbResult};
 
 /// Checks before contacting a host that the user can be asked for confirmation.
-pub fn check_apply_can_ask(console: &Console, yes: bool) -> Result<(), CliError> {
+pub fn check_can_ask(console: &Console, verb: &str, yes: bool) -> Result<(), CliError> {
     match yes || console.can_ask {
         true => Ok(()),
-        false => Err(CliError::usage("apply requires confirmation, but there is no terminal")
+        false => Err(CliError::usage(format!("{verb} requires confirmation, but there is no terminal"))
             .hint("pass `--yes` to skip the confirmation, or `--dry-run` to show the plan")),
     }
 }

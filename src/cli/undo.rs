@@ -2,7 +2,7 @@
 
 use super::backend::{Backend, ObservePurpose};
 use super::error::CliError;
-use super::execute_plan::{check_apply_can_ask, confirm_apply, execute_plan};
+use super::execute_plan::{check_can_ask, confirm_apply, execute_plan};
 use super::interrupt::InterruptSignals;
 use super::inventory::{InventoryTarget, quote_argument};
 use super::output::VerbOutput;
@@ -67,10 +67,10 @@ pub fn run_undo<B: Backend>(cx: &VerbContext<'_, B>, args: &UndoArgs) -> VerbRes
     any_step.filter = StepFilter::default();
     let loaded = cx.with_settings(&any_step).load_project(&target)?;
     let only_plan = args.dry_run || args.keep.output.is_some();
-    if !only_plan {
-        check_apply_can_ask(cx.console, args.yes)?;
-    }
     let run = find_run(cx, &args.run)?;
+    if !only_plan {
+        check_can_ask(cx.console, "undo", args.yes)?;
+    }
     block_on(async {
         let mut stop = InterruptSignals::start_listening()?;
         let undo = read_undo(cx, &mut stop, &output, &loaded, &run, args.overwrite).await?;

@@ -218,3 +218,13 @@ fn exec_runs_on_the_local_machine() {
     );
     assert!(place().forge(&["exec", "-q", "--", "echo", "$HOME", "a b"]).contains("\nme: $HOME a b\n"));
 }
+
+/// The name of the run is checked first: without it there is nothing to confirm.
+#[test]
+fn undo_reports_an_unknown_run_before_it_asks_for_confirmation() {
+    let place = Place::new().file("inventory.yaml", "cluster: c\nhosts: [n1]\napply: []\n");
+    let said = place.forge(&["undo", "lst"]);
+    assert!(said.starts_with("exit 64\n") && said.contains("lst") && !said.contains("confirmation"), "{said}");
+    let said = place.forge(&["undo", "20260101T000000-aaaa"]);
+    assert!(said.contains("error: undo requires confirmation, but there is no terminal\n"), "{said}");
+}
