@@ -95,12 +95,17 @@ fn a_half_configured_package_is_recognised_and_repaired() {
 fn package_install_survives_a_dropped_connection() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = project(&nodes, "  - name: package\n    package: { name: forge-slow }\n");
-    nodes[0].must("echo 6 > /etc/forge-slow-seconds");
+    // The package's script waits for whoever writes the file, so that the cut falls into the installation on any machine.
+    nodes[0].must("mkfifo /etc/forge-slow-seconds");
     let node = nodes[0].clone();
     let cut = std::thread::spawn(move || {
-        node.until("pgrep -f postinst", 30);
+        node.until("pgrep -f '[p]ostinst configure'", 120);
+        let login = "pgrep -f '[s]shd(-session)?: root'";
+        let before = node.must(login);
         // Every connection to this host dies; the step continues.
-        node.must("pkill -f '[s]shd(-session)?: root' || true");
+        node.must("pkill -f '[s]shd(-session)?: root'");
+        node.until(&format!("now=$({login}) && [ \"$now\" != '{before}' ]"), 120);
+        node.must("echo 1 > /etc/forge-slow-seconds");
     });
     let out = project.forge(["apply", "inventory.yaml", "--yes", "-v"]);
     cut.join().expect("the cut is made");
