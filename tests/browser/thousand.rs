@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const HOSTS: usize = 1000;
-/// Maximum size and load time of the page.
+/// Maximum size of the page, and the maximum time in milliseconds that its main thread works to load it, and to search.
 const BYTES: u64 = 5_000_000;
 const MILLISECONDS: f64 = 1000.0;
 
@@ -59,18 +59,20 @@ fn like(known: &Value, at: usize) -> Value {
     host
 }
 
-/// Opens the page and searches in it; `limit` is in milliseconds.
+/// Opens the page and searches in it; `limit` is in milliseconds of work.
 fn opens(chrome: &mut chrome::Chrome, page: &Path, limit: f64) {
     let bytes = std::fs::metadata(page).unwrap().len();
     assert!(bytes < BYTES, "{bytes} bytes");
-    // The best of three: this machine may do other work at the same time.
-    let times: Vec<f64> = (0..3).map(|_| chrome.open(page, "")).collect();
+    // The best of three: a processor that other programs share has colder caches.
+    let times: Vec<f64> = (0..3).map(|_| chrome.load_ms(page)).collect();
     let best = times.iter().copied().fold(f64::INFINITY, f64::min);
     eprintln!("{bytes} bytes, loaded in {times:.0?} ms");
     assert!(best < limit, "{times:?} ms");
-    let search = "(() => { const began = performance.now(); const q = document.querySelector('#q'); q.value = 'node-0777'; \
-                  q.dispatchEvent(new Event('input')); document.body.offsetHeight; return performance.now() - began })()";
-    let took = chrome.evaluate(search).as_f64().unwrap();
+    let search = "(() => { const q = document.querySelector('#q'); q.value = 'node-0777'; \
+                  q.dispatchEvent(new Event('input')); document.body.offsetHeight })()";
+    let before = chrome.worked_ms();
+    chrome.evaluate(search);
+    let took = chrome.worked_ms() - before;
     eprintln!("searched in {took:.0} ms");
     assert!(took < limit, "a search takes {took} ms");
     let rows =
