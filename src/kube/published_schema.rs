@@ -7,8 +7,11 @@ use std::time::Duration;
 
 /// Path of the schema of all kinds.
 const SCHEMA_PATH: &str = "/openapi/v2";
-/// How long the schema may take to follow a definition: the API's aggregator reads its parts anew every second.
-const SCHEMA_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long the schema may take to follow a definition. The API's aggregator reads its parts anew every second, and then
+/// builds the document of all kinds, which takes some seconds of work and more on a busy server.
+pub(super) const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the API may take to answer with its schema.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time between two looks.
 const SCHEMA_INTERVAL: Duration = Duration::from_millis(300);
 
@@ -42,9 +45,9 @@ impl ClusterApi {
         kinds
     }
 
-    /// Waits until the published schema of each of these kinds is another one, for 15 seconds at most. Changes of other
-    /// kinds, which other programs may make at any time, do not count.
-    pub(super) async fn wait_for_new_schemas(&self, mut before: Vec<PublishedKind>) {
+    /// Waits until the published schema of each of these kinds is another one, for `limit` at most. Returns the kinds
+    /// whose schema is still the old one. Changes of other kinds, which other programs may make at any time, do not count.
+    pub(super) async fn wait_for_new_schemas(&self, mut before: Vec<PublishedKind>, limit: Duration) -> Vec<String> {
         let wait = async {
             let mut mark = None;
             while !before.is_empty() {
@@ -57,9 +60,9 @@ impl ClusterApi {
                 }
             }
         };
-        if tokio::time::timeout(SCHEMA_TIMEOUT, wait).await.is_err() {
-            tracing::debug!("the published schema did not change");
-        }
+        // What is left in the list when the time is over did not change.
+        let _ = tokio::time::timeout(limit, wait).await;
+        before.into_iter().map(|kind| kind.kind).collect()
     }
 
     /// Reads the published schema; `None` if it still has this mark, or cannot be read.
@@ -69,12 +72,12 @@ impl ClusterApi {
             request = request.header(http::header::IF_NONE_MATCH, known);
         }
         let request = request.body(::kube::client::Body::empty()).ok()?;
-        let answer = tokio::time::timeout(SCHEMA_TIMEOUT, self.client().send(request)).await.ok()?.ok()?;
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.client().send(request)).await.ok()?.ok()?;
         if !answer.status().is_success() {
             return None;
         }
         let mark = answer.headers().get(http::header::ETAG).and_then(|mark| mark.to_str().ok()).map(str::to_owned);
-        let body = tokio::time::timeout(SCHEMA_TIMEOUT, answer.into_body().collect_bytes()).await.ok()?.ok()?;
+        let body = tokio::time::timeout(ANSWER_TIMEOUT, answer.into_body().collect_bytes()).await.ok()?.ok()?;
         Some(PublishedSchemas { mark, all: serde_json::from_slice(&body).ok()? })
     }
 }
@@ -144,8 +147,15 @@ mod tests {
         let kinds = cluster.read_changing_kinds(&[(definition(&json!(1)), definition(&json!(2)))]).await;
         assert_eq!(kinds.len(), 1, "only v1 differs: {kinds:?}");
         assert_eq!(kinds[0].schema.as_ref().unwrap()["properties"], json!({ "new": false }));
-        cluster.wait_for_new_schemas(kinds).await;
+        assert_eq!(cluster.wait_for_new_schemas(kinds, SCHEMA_TIMEOUT).await, [""; 0]);
         assert_eq!(server.asked().len(), 5);
+    }
+
+    #[tokio::test]
+    async fn kinds_whose_schema_stays_the_old_one_are_returned() {
+        let (cluster, _server) = start_api(|_| json_reply(200, &published(&json!({}), 0))).await;
+        let kinds = cluster.read_changing_kinds(&[(definition(&json!(1)), definition(&json!(2)))]).await;
+        assert_eq!(cluster.wait_for_new_schemas(kinds, Duration::from_millis(100)).await, ["Gadget"]);
     }
 
     #[tokio::test]
@@ -154,6 +164,6 @@ mod tests {
         assert_eq!(cluster.read_changing_kinds(&[(definition(&json!(1)), definition(&json!(1)))]).await, []);
         assert_eq!(server.asked().len(), 0);
         assert_eq!(cluster.read_changing_kinds(&[(definition(&json!(1)), definition(&json!(2)))]).await, []);
-        cluster.wait_for_new_schemas(Vec::new()).await;
+        assert_eq!(cluster.wait_for_new_schemas(Vec::new(), SCHEMA_TIMEOUT).await, [""; 0]);
     }
 }
