@@ -78,8 +78,10 @@ fn script<I: AsRef<OsStr>>(args: impl IntoIterator<Item = I>) -> Output {
 }
 
 /// Returns a command that runs `program` and ends with code 124 if it hangs: a test that waits forever reports nothing.
+/// Its home is a folder of the tests, because programs such as kubectl keep a cache there.
 pub fn limited(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("timeout");
+    command.env("HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/home"));
     command.args(["--kill-after=10", LIMIT]).arg(program);
     command
 }
