@@ -202,6 +202,11 @@ fn expect(out: &Output, code: i32, when: &str) {
     assert_eq!(out.code, code, "{when}: {out}");
 }
 
+/// Returns the document that a verb printed.
+fn parsed(out: &Output) -> serde_json::Value {
+    serde_json::from_str(&out.stdout).expect("a document")
+}
+
 impl Proof {
     /// Returns whether it runs on hosts of Debian 12.
     pub fn runs_on_debian_12(&self) -> bool {
@@ -264,8 +269,7 @@ impl Trial<'_> {
     }
 
     /// Returns the steps of the recipe that do not match, from a plan in JSON.
-    fn changing(&self, plan: &Output) -> Vec<String> {
-        let document: serde_json::Value = serde_json::from_str(&plan.stdout).expect("a document");
+    fn changing(&self, document: &serde_json::Value) -> Vec<String> {
         let hosts = document["plan"]["hosts"].as_array().expect("a list").iter();
         let found = hosts.flat_map(|host| host["steps"].as_array().expect("a list")).filter(|step| {
             step["id"]["recipe"] == self.recipe
@@ -299,14 +303,13 @@ impl Trial<'_> {
     fn settled(&self, when: &str) {
         let again = self.apply(when);
         assert!(again.stdout.contains("no changes:"), "{when}: {again}");
-        self.plan(0, when);
     }
 
     /// Applies the recipe and undoes that: the nodes are as before, as their own programs say. Changes that cannot be
     /// undone are refused by name, and the plan marks them.
     fn undoes(&self) {
         let before: Vec<String> = self.nodes.iter().map(|node| node.must(SNAPSHOT)).collect();
-        let planned = self.due("before the apply to undo");
+        let planned = parsed(&self.due("before the apply to undo"));
         self.apply("the apply to undo");
         let undo = |last: &[&str]| {
             self.project.forge(["undo", "last", "-i", "inventory.yaml", "--yes"].iter().chain(last).copied())
@@ -343,8 +346,7 @@ impl Trial<'_> {
     }
 
     /// Returns the steps of the recipe that a plan marks as irreversible, with its reasons.
-    fn marked(&self, plan: &Output) -> BTreeMap<String, String> {
-        let document: serde_json::Value = serde_json::from_str(&plan.stdout).expect("a document");
+    fn marked(&self, document: &serde_json::Value) -> BTreeMap<String, String> {
         let hosts = document["plan"]["hosts"].as_array().expect("a list").iter();
         let steps = hosts.flat_map(|host| host["steps"].as_array().expect("a list"));
         let steps = steps.filter(|step| step["id"]["recipe"] == self.recipe);
@@ -365,6 +367,7 @@ impl Trial<'_> {
         self.apply("the first apply");
         self.must(&self.proof.holds);
         self.settled("the second apply");
+        self.plan(0, "after the second apply");
         expect(&self.project.forge(["verify", "inventory.yaml"]), 0, "verify");
     }
 
@@ -375,14 +378,12 @@ impl Trial<'_> {
     fn repairs(&self, tamper: &Tamper) {
         let node = &self.nodes[0];
         node.must(&tamper.r#do);
-        let found = self.due(&tamper.r#do);
+        let found = self.detects(tamper);
         let mut steps: Vec<&str> = tamper.follows.iter().chain([&tamper.step]).map(String::as_str).collect();
         steps.sort_unstable();
         assert_eq!(self.changing(&found), steps, "{}: {found}", tamper.r#do);
-        self.moved(tamper);
         expect(&self.project.forge(["apply", REPAIR, "--yes"]), 0, &tamper.r#do);
         node.must(&tamper.holds);
-        self.plan(0, &tamper.r#do);
         expect(&self.project.forge(["drift", "inventory.yaml"]), 0, &tamper.r#do);
     }
 
@@ -397,12 +398,12 @@ impl Trial<'_> {
         node.must(&foreign.holds);
     }
 
-    /// Checks that drift finds the same change as a plan, attributes it to the machine (because the declaration was
-    /// applied), and saves the repair plan.
-    fn moved(&self, tamper: &Tamper) {
+    /// Checks that drift finds the change, attributes it to the machine (because the declaration was applied), and saves
+    /// the repair plan. Returns that plan.
+    fn detects(&self, tamper: &Tamper) -> serde_json::Value {
         let out = self.project.forge(["drift", "inventory.yaml", "--format", "json", "--plan-out", REPAIR]);
         expect(&out, 2, &tamper.r#do);
-        let document: serde_json::Value = serde_json::from_str(&out.stdout).expect("a document");
+        let document = parsed(&out);
         let findings = document["drift"]["findings"].as_array().expect("a list").iter();
         let own = findings.filter(|found| {
             found["aspect"] == "step"
@@ -411,6 +412,8 @@ impl Trial<'_> {
         let causes: Vec<_> = own.map(|found| found["cause"].as_str().unwrap_or_default()).collect();
         let moved = |cause: &&str| matches!(*cause, "machine-changed" | "pending");
         assert!(!causes.is_empty() && causes.iter().all(moved), "{}: {causes:?} {out}", tamper.r#do);
+        let plan = fs_err::read_to_string(self.project.path(REPAIR)).expect("the repair plan");
+        serde_json::from_str(&plan).expect("a saved plan")
     }
 
     fn removes(self, removed: &str) {

@@ -39,7 +39,9 @@ use forge::diag::{DiagCode, DiagSeverity, render_diag};
 use forge::plan::{self, Plan, PlanContext};
 use forge::probe::ProbeOutput;
 use serde_json::{Map, Value, json};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Mutex;
 
 pub fn root() -> Utf8PathBuf {
@@ -108,9 +110,23 @@ fn inventory(recipe: &str, case: &Value) -> Value {
     inventory
 }
 
-/// Loads a case like the command line. Returns the project with the text of its warnings, or the text of all messages
-/// if the case is refused.
-fn load(recipe: &str, case: &Value) -> Result<(Project, String), String> {
+/// A case loaded like by the command line: the project with the text of its warnings, or the text of all messages if the
+/// case is refused.
+type Loaded = Rc<Result<(Project, String), String>>;
+
+/// Loads a case. Cases of a recipe with the same inventory and files share the project: loading takes longer than planning.
+fn load(recipe: &str, case: &Value) -> Loaded {
+    thread_local!(static LOADED: RefCell<(String, BTreeMap<String, Loaded>)> = RefCell::default());
+    let key = json!([inventory(recipe, case), case["files"]]).to_string();
+    LOADED.with_borrow_mut(|(of, known)| {
+        if of != recipe {
+            (*of, *known) = (recipe.to_owned(), BTreeMap::new());
+        }
+        known.entry(key).or_insert_with(|| Rc::new(read_case(recipe, case))).clone()
+    })
+}
+
+fn read_case(recipe: &str, case: &Value) -> Result<(Project, String), String> {
     let folder = tempfile::tempdir().unwrap();
     let path = Utf8Path::from_path(folder.path()).unwrap().join("inventory.yaml");
     for (name, text) in case["files"].as_object().into_iter().flatten() {
@@ -554,11 +570,11 @@ fn refusal(written: &Value, said: Option<&str>) -> Vec<String> {
 
 /// Returns the problems of one case.
 pub fn mistakes(recipe: &str, written: &Value) -> Vec<String> {
-    match load(recipe, written) {
-        Err(said) => refusal(written, Some(&said)),
+    match &*load(recipe, written) {
+        Err(said) => refusal(written, Some(said)),
         Ok((project, warned)) => {
             let mut wrong = refusal(written, None);
-            wrong.extend(planned(recipe, written, &project, warned));
+            wrong.extend(planned(recipe, written, project, warned.clone()));
             wrong
         }
     }
@@ -699,45 +715,48 @@ fn compare(recipe: &str, written: &Value, plan: &Plan) -> Vec<String> {
 /// Returns the steps of a case that would still have a change after everything that it declares is applied, although
 /// the host's facts stay the same.
 pub fn again(recipe: &str, written: &Value) -> Vec<String> {
-    let (project, _) = load(recipe, written).unwrap();
+    let loaded = load(recipe, written);
+    let (project, _) = loaded.as_ref().as_ref().unwrap();
     let mut given = Given::of(written);
     // By then objects match the declaration, whatever their state was.
     given.cluster.iter_mut().for_each(|cluster| cluster.retain(|key, _| !key.starts_with("object ")));
     // Steps that use an exported value declare their state only when the value exists.
     for _ in 0..2 {
         let made = given.made();
-        given.settle(&declared(&project, &made, &look(&project, &made, false)));
+        given.settle(&declared(project, &made, &look(project, &made, false)));
     }
     let made = given.made();
-    let plan = plan_of(&project, &made, &look(&project, &made, false));
+    let plan = plan_of(project, &made, &look(project, &made, false));
     let left = steps_of(&plan).filter(|step| step.verdict.name() == "change");
     left.map(|step| format!("{}: {}", step.id, step.reason.raw())).collect()
 }
 
 /// Returns the lines that a step adds to its file, and its declared state, as a case renders them.
 pub fn rendered(recipe: &str, written: &Value, name: &str) -> (String, Value) {
-    let (project, _) = load(recipe, written).unwrap();
+    let loaded = load(recipe, written);
+    let (project, _) = loaded.as_ref().as_ref().unwrap();
     let made = Given::of(written).made();
-    let seen = look(&project, &made, false);
+    let seen = look(project, &made, false);
     let id = format!("{recipe}/{name}");
-    let plan = plan_of(&project, &made, &seen);
+    let plan = plan_of(project, &made, &seen);
     let step = steps_of(&plan).find(|step| step.id.to_string() == id).unwrap_or_else(|| panic!("no step `{id}`"));
     let diff: String = step.changes.iter().filter_map(|change| change.diff.as_ref()).map(|diff| diff.raw()).collect();
     let added = diff.lines().filter_map(|line| line.strip_prefix('+')).collect::<Vec<_>>().join("\n");
-    let desired = declared(&project, &made, &seen).into_iter().find(|step| step.id == id).unwrap().desired;
+    let desired = declared(project, &made, &seen).into_iter().find(|step| step.id == id).unwrap().desired;
     (added, desired)
 }
 
 /// Returns the script of a verification, as a case renders it.
 pub fn rendered_check(recipe: &str, written: &Value, name: &str) -> String {
-    let (project, _) = load(recipe, written).unwrap();
-    let seen = look(&project, &Given::of(written).made(), false);
+    let loaded = load(recipe, written);
+    let (project, _) = loaded.as_ref().as_ref().unwrap();
+    let seen = look(project, &Given::of(written).made(), false);
     let observed = &seen.seen[0];
     let instance = project.instances[&observed.host].iter().find(|own| own.recipe.name == recipe).unwrap();
     let verify = instance.recipe.verify.iter().find(|verify| verify.name == name).unwrap();
     let known = ExpansionInputs { facts: FactSource::Known(&observed.facts), exports: &seen.exports };
     let host = &project.hosts[&observed.host];
-    match config::StepExpander::new(&project).evaluate_verify(host, instance, verify, &known) {
+    match config::StepExpander::new(project).evaluate_verify(host, instance, verify, &known) {
         ConditionOutcome::Check { script, .. } => script,
         other => panic!("`{name}`: {other:?}"),
     }
@@ -751,7 +770,7 @@ pub fn cases(recipe: &str) -> Vec<Value> {
     cases.iter().map(|written| laid(&all, written)).collect()
 }
 
-/// Each case loads all recipes again: run as many in parallel as there are cores.
+/// Runs as many recipes in parallel as there are cores.
 #[test]
 fn every_recipe_passes_its_cases() {
     let (left, wrong) = (Mutex::new(builtin_data::BUILTIN_RECIPES.iter()), Mutex::new(Vec::new()));
@@ -817,10 +836,11 @@ fn changed_plugin_configuration_changes_its_pods() {
         let mut case = cases(recipe)[0].clone();
         case["with"]["via"] = json!("manifest");
         case["with"]["resources"] = json!({ "ib": count });
-        let (project, _) = load(recipe, &case).unwrap_or_else(|said| panic!("{said}"));
+        let loaded = load(recipe, &case);
+        let (project, _) = loaded.as_ref().as_ref().unwrap_or_else(|said| panic!("{said}"));
         let made = Given::of(&case).made();
-        let seen = look(&project, &made, false);
-        let steps = declared(&project, &made, &seen);
+        let seen = look(project, &made, false);
+        let steps = declared(project, &made, &seen);
         let step = steps.iter().find(|step| step.id == format!("{recipe}/objects")).expect("is declared");
         let object = |kind: &str| {
             let mut objects = step.desired["objects"].as_array().expect("a list").iter();
