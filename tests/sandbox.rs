@@ -23,6 +23,8 @@ mod host;
 mod machine;
 #[path = "sandbox/past.rs"]
 mod past;
+#[path = "sandbox/saved.rs"]
+mod saved;
 #[path = "sandbox/tour.rs"]
 mod tour;
 #[path = "sandbox/trial.rs"]

@@ -10,8 +10,9 @@ use camino::Utf8PathBuf;
 /// where the next run resumes them. A closed terminal counts as one Ctrl-C.
 ///
 /// Accepts a saved plan instead of an inventory. It is applied only if its inputs are unchanged (otherwise exits 65
-/// before contacting a host; for the plan of an undo, before changing one), and only on hosts whose state has not changed since the plan: the others are stale, are
-/// skipped and reported (exit code 6). A saved plan runs once on each host.
+/// before contacting a host; for the plan of an undo, before changing one), and only on hosts whose state has not
+/// changed since the plan: the others are stale, are skipped and reported (exit code 6). A saved plan runs once on each
+/// host; `--on` applies it to some of its hosts.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge apply cluster.yaml                    plan, confirm, apply, verify
@@ -19,7 +20,8 @@ use camino::Utf8PathBuf;
   forge apply cluster.yaml --on 'gpu:!canary' --step nvidia-driver
   forge apply cluster.yaml --offline          use cached artifacts only
   forge apply cluster.yaml --dry-run          show the plan only
-  forge apply plan.json                       the plan saved by `forge plan cluster.yaml -o plan.json`")]
+  forge apply plan.json                       the plan saved by `forge plan cluster.yaml -o plan.json`
+  forge apply plan.json --on node-01          only on this host; `forge apply plan.json` continues with the others")]
 pub struct ApplyArgs {
     /// Inventory file or saved plan; defaults to -i, then $FORGE_INVENTORY, then ./inventory.yaml
     #[arg(value_name = "INVENTORY|PLAN")]

@@ -10,8 +10,9 @@ use super::shared_args::InventoryArg;
 use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
 use super::{execute_plan, saved_plan, sign, undo};
 use crate::config::StepFilter;
+use crate::diag::SourceMap;
 use crate::engine::SavedPlan;
-use crate::model::{DisruptionClass, ExitCode};
+use crate::model::{DisruptionClass, ExitCode, HostName};
 use crate::plan::{HostPlan, ObservedHost, Plan};
 use crate::state::RunPlanFile;
 use crate::view::fold::fold_names;
@@ -45,7 +46,7 @@ pub fn run_saved_plan<B: Backend>(
     let cx = &cx.with_settings(&settings);
     let output = VerbOutput { target: Some(target.arguments.clone()), ..cx.output_for(&target) };
     let loaded = cx.load_project(&target)?;
-    block_on(bind_and_apply(cx, args, &output, &loaded, path, saved))
+    block_on(bind_and_apply(cx, args, &output, loaded, path, saved))
 }
 
 /// Checks the signature if one is required.
@@ -54,10 +55,10 @@ fn check_signature<B>(cx: &VerbContext<'_, B>, args: &ApplyArgs, path: &Utf8Path
     block_on(async { sign::verify_plan_signature(cx, path, text, allowed).await.map(|()| ExitCode::Done) }).map(drop)
 }
 
-/// Rejects flags that would change what was reviewed: a saved plan has its own hosts, steps and policy.
+/// Rejects flags that would change what was reviewed: a saved plan has its own steps and policy. `--on` only leaves out
+/// hosts.
 fn reject_selection_flags<B>(cx: &VerbContext<'_, B>, args: &ApplyArgs, saved: &SavedPlan) -> Result<(), CliError> {
     let flags = [
-        (cx.typed.on.is_some(), "--on"),
         (!cx.typed.step.is_empty(), "--step"),
         (!cx.typed.skip.is_empty(), "--skip"),
         (
@@ -131,12 +132,12 @@ async fn bind_and_apply<B: Backend>(
     cx: &VerbContext<'_, B>,
     args: &ApplyArgs,
     output: &VerbOutput<'_>,
-    loaded: &LoadedProject<B::Project>,
+    mut loaded: LoadedProject<B::Project>,
     path: &Utf8Path,
-    saved: SavedPlan,
+    mut saved: SavedPlan,
 ) -> VerbResult {
     let mut stop = InterruptSignals::start_listening()?;
-    let (then, again) = saved_plan::plan_from_recording(cx, loaded, &Arc::new(saved.observed.clone())).await;
+    let (then, again) = saved_plan::plan_from_recording(cx, &loaded, &Arc::new(saved.observed.clone())).await;
     // The inputs of an undo are on its hosts.
     let outcome = if saved.selection.undo.is_some() { "nothing was changed" } else { "nothing was contacted" };
     reject_changed_inputs(path, cx.backend.list_changed_inputs(&loaded.0, &saved, &then, cx.settings), outcome)?;
@@ -148,9 +149,17 @@ async fn bind_and_apply<B: Backend>(
         .hint("altered, or written by another build of forge: make a new plan with `forge plan INVENTORY -o FILE`"));
     }
     drop((then, again));
+    let mut settings = cx.settings.clone();
+    if let Some(on) = &cx.typed.on {
+        settings.on = Some(on.clone());
+        loaded.1 = narrow_to_hosts(&cx.with_settings(&settings), output, &loaded.0, on, &mut saved.plan)?;
+    }
+    let (cx, loaded) = (&cx.with_settings(&settings), &loaded);
+    let output = &VerbOutput { settings: cx.settings, target: output.target.clone(), ..*output };
     let mut seen = cx.observe_hosts(&mut stop, output, loaded, ObservePurpose::Change).await?;
     let plan = cx.backend.bind_saved_plan(&loaded.0, &saved, &mut seen, args.replay, cx.settings);
-    output.write_for_people(&|writer, out| writer.write_plan(&saved.plan, ExitCode::Done, out))?;
+    // With what has already been done on hosts where the plan ran before.
+    output.write_for_people(&|writer, out| writer.write_plan(&plan, ExitCode::Done, out))?;
     // Otherwise the report lists the stale hosts.
     if args.options.dry_run || !args.options.yes {
         let stale = report_stale_hosts(output, seen.as_ref())?;
@@ -163,6 +172,45 @@ async fn bind_and_apply<B: Backend>(
         execute_plan::confirm_apply(cx, args.options.yes, &execute_plan::format_question(&left), &mut stop).await?;
     }
     execute_plan::execute_plan(cx, &mut stop, output, loaded, &plan, seen).await
+}
+
+/// Leaves only the hosts of `--on` in the plan, and returns them. Canaries stay, because the plan changes them first.
+///
+/// # Errors
+/// Usage: the selection is wrong, has a host that is not in the plan, or lacks a canary.
+fn narrow_to_hosts<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    output: &VerbOutput<'_>,
+    project: &B::Project,
+    on: &str,
+    plan: &mut Plan,
+) -> Result<Vec<HostName>, CliError> {
+    let past = cx.find_past_hosts(project)?;
+    let hosts = cx.backend.select_hosts(project, cx.settings, past.as_ref());
+    let hosts = hosts.map_err(|diag| output.report_selection_error(&diag, &SourceMap::default()))?;
+    let (planned, wanted): (BTreeSet<&HostName>, BTreeSet<&HostName>) =
+        (plan.hosts.iter().map(|host| &host.host).collect(), hosts.iter().collect());
+    let fold =
+        |names: &[&HostName]| escape::escape_line(&fold_names(names.iter().map(|name| name.as_str()))).to_string();
+    let foreign: Vec<_> = hosts.iter().filter(|host| !planned.contains(host)).collect();
+    if !foreign.is_empty() {
+        let error =
+            CliError::usage(format!("`--on {on}` selects hosts that the plan does not contain: {}", fold(&foreign)));
+        return Err(
+            error.hint("`forge show FILE` lists the plan's hosts; make a new plan with `forge plan --on … -o FILE`")
+        );
+    }
+    let canaries: Vec<_> = plan.rollout.canaries.iter().filter(|host| !wanted.contains(host)).collect();
+    if !canaries.is_empty() {
+        let error = CliError::usage(format!("`--on {on}` leaves out canaries of the plan: {}", fold(&canaries)));
+        return Err(error.hint("add them: where the plan has run and nothing is left to change, nothing runs again"));
+    }
+    let is_wanted = |host: &HostName| hosts.contains(host);
+    plan.simulated.retain(is_wanted);
+    plan.hosts.retain(|host| is_wanted(&host.host));
+    plan.rollout.waves.iter_mut().for_each(|wave| wave.retain(is_wanted));
+    plan.rollout.waves.retain(|wave| !wave.is_empty());
+    Ok(hosts)
 }
 
 /// Prints the stale hosts with the reasons. Returns their number.

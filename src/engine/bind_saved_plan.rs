@@ -8,8 +8,8 @@ use crate::model::{HostName, UntrustedText, Value};
 use crate::plan::{self, HostPlan, HostReachability, ObservedHost, Plan, StalePlanReason};
 use std::collections::BTreeMap;
 
-/// Returns the plan to apply to the current observation, and notes for each other host why it is not applied there. On
-/// hosts where this plan has already run nothing is left to do, unless `replay` is set.
+/// Returns the plan to apply to the current observation, and notes for each other host why it is not applied there. A
+/// host where this plan has already run is stale if it has changes again, unless `replay` is set.
 pub fn bind_saved_plan(
     project: &Project,
     saved: &SavedPlan,
@@ -37,7 +37,13 @@ pub fn bind_saved_plan(
             *host = now;
             continue;
         }
-        seen.stale = find_stale_reason(saved, host, &now, seen, replay);
+        let ran = find_earlier_run(&saved.digest, seen).filter(|_| !replay && host.has_changes());
+        if ran.is_some() && !now.has_changes() {
+            // It has run and nothing is left of it: the current observation is the proof.
+            *host = now;
+            continue;
+        }
+        seen.stale = ran.map(explain_earlier_run).or_else(|| find_stale_reason(host, &now));
         if seen.stale.is_none() && !host.has_changes() && !now.has_changes() {
             // Nothing was planned and nothing is needed: the current observation is the proof.
             *host = now;
@@ -46,18 +52,16 @@ pub fn bind_saved_plan(
     bound
 }
 
-fn find_stale_reason(
-    saved: &SavedPlan,
-    kept: &HostPlan,
-    now: &HostPlan,
-    seen: &ObservedHost,
-    replay: bool,
-) -> Option<StalePlanReason> {
-    if let Some(ran) = find_earlier_run(&saved.digest, seen).filter(|_| !replay && kept.has_changes()) {
-        let why = format!("this plan has already run here: {ran}");
-        let hint = "make a new plan with `forge plan -o`, or use `--replay` to apply this one again";
-        return Some(StalePlanReason { why: why.into(), hint: hint.into(), steps: Vec::new() });
+fn explain_earlier_run(ran: String) -> StalePlanReason {
+    let hint = "make a new plan with `forge plan -o`, or use `--replay` to apply this one again";
+    StalePlanReason {
+        why: format!("this plan has already run here: {ran}").into(),
+        hint: hint.into(),
+        steps: Vec::new(),
     }
+}
+
+fn find_stale_reason(kept: &HostPlan, now: &HostPlan) -> Option<StalePlanReason> {
     let moved = plan::list_stale_steps(kept, now);
     let (first, why) = moved.first()?;
     let more = match moved.len() {

@@ -123,7 +123,7 @@ fn altered_plan_is_rejected_even_with_a_new_digest() {
 #[test]
 fn selection_flags_are_rejected_with_a_saved_plan() {
     let place = kept();
-    for arguments in [&["--on", "a"][..], &["--step", "r"], &["--skip", "r/x"], &["--max-disruption", "D1"]] {
+    for arguments in [&["--step", "r"][..], &["--skip", "r/x"], &["--max-disruption", "D1"]] {
         let said = refused(&place, arguments);
         let expected =
             format!("exit 64\n--- stdout\n--- stderr\nerror: `{}` cannot be used with a saved plan", arguments[0]);
