@@ -22,8 +22,7 @@ use std::io::Write;
 /// or have failed. forge waits for steps that are still running on a host.
 ///
 /// If the run applied a saved plan whose file and inputs are unchanged, that plan is applied again: hosts that it has
-/// finished do not change. With `--on`, `--step` or `--skip`, or if it does not hold any more, a new plan is made and
-/// shown.
+/// finished do not change. With `--step` or `--skip`, or if it does not hold any more, a new plan is made and shown.
 ///
 /// Where the history has no such run, as on another machine, all hosts are planned: those in the declared state do not
 /// change.
@@ -118,9 +117,8 @@ fn find_resumed_run<B>(
 fn resume_saved_plan<B: Backend>(cx: &VerbContext<'_, B>, args: &ResumeArgs, run: &PastRun) -> Option<VerbResult> {
     let file = run.info.plan_file.as_ref()?;
     let path = Utf8Path::new(&file.path);
-    let limited = cx.settings.on.is_some() || !cx.typed.step.is_empty() || !cx.typed.skip.is_empty();
-    if limited {
-        print_note(cx, &format!("the saved plan `{path}` has hosts and steps of its own: making a new plan"));
+    if !cx.typed.step.is_empty() || !cx.typed.skip.is_empty() {
+        print_note(cx, &format!("the saved plan `{path}` has steps of its own: making a new plan"));
         return None;
     }
     let same = |text: &String| SavedPlan::parse(text).is_ok_and(|saved| saved.digest == file.digest);

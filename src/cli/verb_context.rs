@@ -62,9 +62,11 @@ impl<'a, B: Backend> VerbContext<'a, B> {
         }
     }
 
-    /// Returns the outputs for results that suggest a next command on `target`.
+    /// Returns the outputs for results that suggest a next command on `target`. A verb that selected the hosts of a past run
+    /// suggests none: the typed arguments select others.
     pub fn output_for(&self, target: &InventoryTarget) -> VerbOutput<'a> {
-        VerbOutput { console: self.console, settings: self.settings, target: Some(target.arguments.clone()) }
+        let target = self.settings.past_run.is_none().then(|| target.arguments.clone());
+        VerbOutput { console: self.console, settings: self.settings, target }
     }
 
     /// Loads the inventory and selects the hosts. Contacts nothing.

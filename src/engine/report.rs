@@ -147,6 +147,7 @@ impl HostReport {
     fn list_exit_codes(&self) -> impl Iterator<Item = ExitCode> + '_ {
         let outcome = match self.outcome {
             HostOutcome::Ok | HostOutcome::Changed | HostOutcome::Skipped | HostOutcome::Cancelled => None,
+            HostOutcome::Unknown => Some(ExitCode::Unknown),
             HostOutcome::Pending => Some(ExitCode::Pending),
             // A host that failed by its verification alone has its own code.
             HostOutcome::Failed if self.has_failed_by_verification() => None,
@@ -170,12 +171,13 @@ impl HostReport {
         !step_failed && self.verify.iter().any(|v| v.result.exit_code() == Some(ExitCode::VerifyFailed))
     }
 
-    /// Returns the combined outcome of steps and verifications. An unknown step was not changed, so it makes a host
-    /// `skipped`, never `ok`.
+    /// Returns the combined outcome of steps and verifications. An unknown step makes a host
+    /// `unknown`, never `ok` or `changed`.
     pub fn compute_outcome(steps: &[StepReport], verify: &[VerifyReport]) -> HostOutcome {
         let any = |test: fn(&StepResult) -> bool| steps.iter().any(|s| test(&s.result));
         let verify_failed = verify.iter().any(|v| v.result.exit_code() == Some(ExitCode::VerifyFailed));
         let unproven = verify.iter().any(|v| v.result.exit_code() == Some(ExitCode::Unknown));
+        let unknown = unproven || any(|r| matches!(r, StepResult::Unknown { .. }));
         if any(|r| matches!(r, StepResult::Failed { .. })) || verify_failed {
             HostOutcome::Failed
         } else if any(|r| matches!(r, StepResult::Blocked { .. })) {
@@ -184,7 +186,9 @@ impl HostReport {
             HostOutcome::Stale
         } else if any(|r| matches!(r, StepResult::Cancelled)) {
             HostOutcome::Cancelled
-        } else if unproven || any(|r| matches!(r, StepResult::Skipped { .. } | StepResult::Unknown { .. })) {
+        } else if unknown {
+            HostOutcome::Unknown
+        } else if any(|r| matches!(r, StepResult::Skipped { .. })) {
             HostOutcome::Skipped
         } else if any(|r| matches!(r, StepResult::Pending { .. } | StepResult::Held { .. })) {
             HostOutcome::Pending

@@ -90,7 +90,9 @@ pub enum HostOutcome {
     Failed,
     /// The host could not be contacted, or its connection was lost during the run.
     Unreachable,
-    /// A step was skipped, or a step or verification could not be evaluated; nothing failed.
+    /// A step or a verification could not be evaluated; nothing failed. Other steps may have been changed.
+    Unknown,
+    /// A step was skipped; nothing failed, and nothing is unknown.
     Skipped,
     /// The run ended before the host was finished.
     Cancelled,
@@ -98,7 +100,7 @@ pub enum HostOutcome {
 
 impl HostOutcome {
     /// Every outcome, the successful ones first.
-    pub const ALL: [HostOutcome; 10] = [
+    pub const ALL: [HostOutcome; 11] = [
         Self::Ok,
         Self::Changed,
         Self::Pending,
@@ -107,6 +109,7 @@ impl HostOutcome {
         Self::Locked,
         Self::Failed,
         Self::Unreachable,
+        Self::Unknown,
         Self::Skipped,
         Self::Cancelled,
     ];
@@ -122,6 +125,7 @@ impl HostOutcome {
             Self::Locked => "locked",
             Self::Failed => "failed",
             Self::Unreachable => "unreachable",
+            Self::Unknown => "unknown",
             Self::Skipped => "skipped",
             Self::Cancelled => "cancelled",
         }

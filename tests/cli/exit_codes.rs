@@ -149,9 +149,12 @@ fn a_failed_step_outweighs_the_verification_it_breaks() {
 
 #[test]
 fn unknown_results_never_make_a_host_ok() {
-    let unknown = StepResult::Unknown { reason: why() };
-    assert_eq!(added_up(vec![step(StepResult::Changed), step(unknown)], vec![]).outcome, HostOutcome::Skipped);
-    assert_eq!(added_up(vec![], vec![verify(VerifyResult::Unknown { reason: why() })]).outcome, HostOutcome::Skipped);
+    let unknown = || step(StepResult::Unknown { reason: why() });
+    let skipped = || step(StepResult::Skipped { reason: why() });
+    assert_eq!(added_up(vec![step(StepResult::Changed), unknown()], vec![]).outcome, HostOutcome::Unknown);
+    assert_eq!(added_up(vec![skipped(), unknown()], vec![]).outcome, HostOutcome::Unknown);
+    assert_eq!(added_up(vec![step(StepResult::Changed), skipped()], vec![]).outcome, HostOutcome::Skipped);
+    assert_eq!(added_up(vec![], vec![verify(VerifyResult::Unknown { reason: why() })]).outcome, HostOutcome::Unknown);
 }
 
 // --- plans --------------------------------------------------------------------------------------

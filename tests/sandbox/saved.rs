@@ -46,3 +46,27 @@ fn saved_plan_is_applied_to_one_host_first_and_then_to_the_others() {
     assert_eq!(lab_files(&lab), "none\nlab\n");
     lab.nothing_is_left();
 }
+
+/// On `b` a directory is in the way, so that the plan is stale there.
+#[test]
+fn resumed_run_continues_its_saved_plan_on_the_chosen_host() {
+    let lab = match Lab::new(Who::all()[0], &[("inventory.yaml", ONE), ("recipes/r.yaml", RECIPE)]) {
+        Ok(lab) => lab,
+        Err(why) => return eprintln!("skipped: a sandbox: {why}"),
+    };
+    let records = |host: &str| lab.inside("inventory.yaml", host, "cat /var/lib/forge/applied/*.json");
+    assert!(lab.forge(&["plan", "-o", "plan.json"]).starts_with("exit 0\n"));
+    lab.inside("inventory.yaml", "b", "mkdir /etc/lab");
+    let stale = lab.forge(&["apply", "plan.json", "--yes"]);
+    assert!(stale.starts_with("exit 6\n"), "{stale}");
+    lab.inside("inventory.yaml", "b", "rmdir /etc/lab");
+    let dry = lab.forge(&["resume", "--dry-run", "--step", "r"]);
+    assert!(dry.starts_with("exit 0\n") && dry.contains("on b\n") && !dry.contains("on a\n"), "{dry}");
+    assert!(!dry.contains("next: "), "`forge apply` would select other hosts: {dry}");
+    let resumed = lab.forge(&["resume", "--on", "b", "--yes"]);
+    assert!(resumed.starts_with("exit 0\n"), "{resumed}");
+    assert_eq!(lab_files(&lab), "lab\nlab\n");
+    let digest = lab.shell("grep -o 'sha256:[0-9a-f]*' plan.json | head -n 1");
+    assert!(records("b").contains(digest.trim()), "the saved plan was not applied: {digest} {}", records("b"));
+    lab.nothing_is_left();
+}

@@ -246,9 +246,11 @@ fn verification_line(host: &HostName, recipe: &str, name: &str, result: &VerifyR
 fn host_finished_line(host: &HostName, outcome: HostOutcome, reason: &UntrustedText) -> Option<ProgressLine> {
     let (from, style) = match outcome {
         HostOutcome::Ok => (ProgressDetail::Verbose, DIM),
-        HostOutcome::Changed | HostOutcome::Pending | HostOutcome::Skipped | HostOutcome::Cancelled => {
-            (ProgressDetail::Normal, CHANGE)
-        }
+        HostOutcome::Changed
+        | HostOutcome::Pending
+        | HostOutcome::Unknown
+        | HostOutcome::Skipped
+        | HostOutcome::Cancelled => (ProgressDetail::Normal, CHANGE),
         _ => (ProgressDetail::Quiet, BAD),
     };
     let reason = match reason.is_empty() {

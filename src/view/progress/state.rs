@@ -179,6 +179,7 @@ impl ProgressState {
                     HostOutcome::Ok,
                     HostOutcome::Changed,
                     HostOutcome::Pending,
+                    HostOutcome::Unknown,
                     HostOutcome::Skipped,
                     HostOutcome::Cancelled,
                 ];

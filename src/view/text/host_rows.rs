@@ -71,7 +71,7 @@ pub fn count_verifications<'v>(verify: impl IntoIterator<Item = &'v VerifyReport
 fn outcome_style(outcome: HostOutcome) -> Style {
     match outcome {
         HostOutcome::Ok => GOOD,
-        HostOutcome::Changed | HostOutcome::Pending => CHANGE,
+        HostOutcome::Changed | HostOutcome::Pending | HostOutcome::Unknown => CHANGE,
         HostOutcome::Skipped | HostOutcome::Cancelled => DIM,
         _ => BAD,
     }

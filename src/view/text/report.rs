@@ -29,7 +29,7 @@ fn write_budget_stop(report: &RunReport, out: &mut dyn Write) -> io::Result<()> 
     }
     let parts: [(&str, &[HostOutcome]); 3] = [
         ("done", &[HostOutcome::Ok, HostOutcome::Changed, HostOutcome::Pending]),
-        ("not done", &[HostOutcome::Cancelled, HostOutcome::Skipped]),
+        ("not done", &[HostOutcome::Cancelled, HostOutcome::Skipped, HostOutcome::Unknown]),
         (
             "failed",
             &[
