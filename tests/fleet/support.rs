@@ -326,9 +326,16 @@ impl Node {
         must(["fault", &self.name, fault, if broken { "on" } else { "off" }]);
     }
 
-    /// Unplugs (`false`) or plugs in (`true`) the network cable.
+    /// Unplugs (`false`) or plugs in (`true`) the network cable. A node that runs answers again afterwards: this machine
+    /// remembers for up to a second that nobody had the address.
     pub fn link(&self, up: bool) {
         must(["link", &self.name, if up { "up" } else { "down" }]);
+        let address = format!("{}:22", self.address).parse().expect("an address");
+        let answers = || std::net::TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok();
+        let end = Instant::now() + Duration::from_secs(10);
+        while up && !answers() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     fn inside<const N: usize>(&self, argv: [&str; N]) -> Command {
