@@ -55,7 +55,7 @@ fn check_signature<B>(cx: &VerbContext<'_, B>, args: &ApplyArgs, path: &Utf8Path
     block_on(async { sign::verify_plan_signature(cx, path, text, allowed).await.map(|()| ExitCode::Done) }).map(drop)
 }
 
-/// Rejects flags that would change what was reviewed: a saved plan has its own steps and policy. `--on` only leaves out
+/// Rejects flags that would change the reviewed plan: a saved plan has its own steps and policy. `--on` only leaves out
 /// hosts.
 fn reject_selection_flags<B>(cx: &VerbContext<'_, B>, args: &ApplyArgs, saved: &SavedPlan) -> Result<(), CliError> {
     let flags = [
@@ -155,10 +155,9 @@ async fn bind_and_apply<B: Backend>(
         loaded.1 = narrow_to_hosts(&cx.with_settings(&settings), output, &loaded.0, on, &mut saved.plan)?;
     }
     let (cx, loaded) = (&cx.with_settings(&settings), &loaded);
-    let output = &VerbOutput { settings: cx.settings, target: output.target.clone(), ..*output };
     let mut seen = cx.observe_hosts(&mut stop, output, loaded, ObservePurpose::Change).await?;
     let plan = cx.backend.bind_saved_plan(&loaded.0, &saved, &mut seen, args.replay, cx.settings);
-    // With what has already been done on hosts where the plan ran before.
+    // Where the plan has already run and nothing is left, it has no changes.
     output.write_for_people(&|writer, out| writer.write_plan(&plan, ExitCode::Done, out))?;
     // Otherwise the report lists the stale hosts.
     if args.options.dry_run || !args.options.yes {
@@ -174,7 +173,8 @@ async fn bind_and_apply<B: Backend>(
     execute_plan::execute_plan(cx, &mut stop, output, loaded, &plan, seen).await
 }
 
-/// Leaves only the hosts of `--on` in the plan, and returns them. Canaries stay, because the plan changes them first.
+/// Leaves only the hosts of `--on` in the plan, and returns them. They have to include the canaries, which the plan changes
+/// first.
 ///
 /// # Errors
 /// Usage: the selection is wrong, has a host that is not in the plan, or lacks a canary.
@@ -205,7 +205,7 @@ fn narrow_to_hosts<B: Backend>(
         let error = CliError::usage(format!("`--on {on}` leaves out canaries of the plan: {}", fold(&canaries)));
         return Err(error.hint("add them: where the plan has run and nothing is left to change, nothing runs again"));
     }
-    let is_wanted = |host: &HostName| hosts.contains(host);
+    let is_wanted = |host: &HostName| wanted.contains(host);
     plan.simulated.retain(is_wanted);
     plan.hosts.retain(|host| is_wanted(&host.host));
     plan.rollout.waves.iter_mut().for_each(|wave| wave.retain(is_wanted));

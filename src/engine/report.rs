@@ -171,8 +171,8 @@ impl HostReport {
         !step_failed && self.verify.iter().any(|v| v.result.exit_code() == Some(ExitCode::VerifyFailed))
     }
 
-    /// Returns the combined outcome of steps and verifications. An unknown step makes a host
-    /// `unknown`, never `ok` or `changed`.
+    /// Returns the combined outcome of steps and verifications. An unknown step makes a host `unknown`,
+    /// never `ok` or `changed`.
     pub fn compute_outcome(steps: &[StepReport], verify: &[VerifyReport]) -> HostOutcome {
         let any = |test: fn(&StepResult) -> bool| steps.iter().any(|s| test(&s.result));
         let verify_failed = verify.iter().any(|v| v.result.exit_code() == Some(ExitCode::VerifyFailed));

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// Path of the schema of all kinds.
 const SCHEMA_PATH: &str = "/openapi/v2";
-/// How long the schema may take to follow a definition. The API's aggregator reads its parts anew every second, and then
-/// builds the document of all kinds, which takes some seconds of work and more on a busy server.
+/// How long the schema may take to follow a definition. The API's aggregator reads its parts anew every second and then
+/// builds the document of all kinds, which takes longer on a busy server.
 pub(super) const SCHEMA_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the API may take to answer with its schema.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -46,7 +46,7 @@ impl ClusterApi {
     }
 
     /// Waits until the published schema of each of these kinds is another one, for `limit` at most. Returns the kinds
-    /// whose schema is still the old one. Changes of other kinds, which other programs may make at any time, do not count.
+    /// for which it saw no other schema. Changes of other kinds, which other programs may make at any time, do not count.
     pub(super) async fn wait_for_new_schemas(&self, mut before: Vec<PublishedKind>, limit: Duration) -> Vec<String> {
         let wait = async {
             let mut mark = None;
@@ -60,7 +60,7 @@ impl ClusterApi {
                 }
             }
         };
-        // What is left in the list when the time is over did not change.
+        // The kinds left in the list when the time is over were not seen to change.
         let _ = tokio::time::timeout(limit, wait).await;
         before.into_iter().map(|kind| kind.kind).collect()
     }

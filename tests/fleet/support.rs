@@ -326,8 +326,8 @@ impl Node {
         must(["fault", &self.name, fault, if broken { "on" } else { "off" }]);
     }
 
-    /// Unplugs (`false`) or plugs in (`true`) the network cable. A node that runs answers again afterwards: this machine
-    /// remembers for up to a second that nobody had the address.
+    /// Unplugs (`false`) or plugs in (`true`) the network cable. Waits until a running node answers again: the
+    /// kernel caches a failed neighbor lookup for about a second.
     pub fn link(&self, up: bool) {
         must(["link", &self.name, if up { "up" } else { "down" }]);
         let address = format!("{}:22", self.address).parse().expect("an address");

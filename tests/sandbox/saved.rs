@@ -35,7 +35,7 @@ fn saved_plan_is_applied_to_one_host_first_and_then_to_the_others() {
     assert!(first.starts_with("exit 0\n") && !first.contains("on b"), "{first}");
     assert_eq!(lab_files(&lab), "lab\nnone\n");
     let rest = lab.forge(&["apply", "plan.json", "--yes"]);
-    assert!(rest.starts_with("exit 0\n"), "what is done on `a` is not stale: {rest}");
+    assert!(rest.starts_with("exit 0\n"), "`a` is done, not stale: {rest}");
     assert_eq!(lab_files(&lab), "lab\nlab\n");
     let again = lab.forge(&["apply", "plan.json", "--yes"]);
     assert!(again.starts_with("exit 0\n") && again.contains("no changes"), "{again}");

@@ -192,8 +192,8 @@ impl ReleaseExecutor<'_> {
             }
         }
         for kind in cluster.wait_for_new_schemas(before, SCHEMA_TIMEOUT).await {
-            // The fields that changed may be in no part of the schema that the API publishes: helm decides.
-            (self.say)(&format!("the API still publishes the old schema of {kind}"));
+            // The API publishes only a part of each schema, and the changed fields may not be in it: helm decides.
+            (self.say)(&format!("no new schema of {kind} seen in the API within {} s", SCHEMA_TIMEOUT.as_secs()));
         }
         Ok(())
     }
