@@ -13,6 +13,10 @@
 
 #[path = "sandbox/documents.rs"]
 mod documents;
+#[path = "sandbox/engine.rs"]
+mod engine;
+#[path = "sandbox/engine_seeds.rs"]
+mod engine_seeds;
 #[path = "sandbox/guard.rs"]
 mod guard;
 #[path = "sandbox/hold.rs"]
@@ -23,14 +27,26 @@ mod host;
 mod machine;
 #[path = "sandbox/past.rs"]
 mod past;
+#[path = "sandbox/redirected.rs"]
+mod redirected;
+#[path = "sandbox/rehearsal.rs"]
+mod rehearsal;
+#[path = "common/remove_keys.rs"]
+mod remove_keys;
+#[path = "sandbox/repair.rs"]
+mod repair;
 #[path = "sandbox/saved.rs"]
 mod saved;
+#[path = "sandbox/secrets.rs"]
+mod secrets;
 #[path = "sandbox/tour.rs"]
 mod tour;
 #[path = "sandbox/trial.rs"]
 mod trial;
 #[path = "sandbox/tutorial.rs"]
 mod tutorial;
+#[path = "sandbox/undo.rs"]
+mod undo;
 
 use host::{Lab, Who};
 use machine::Machine;

@@ -50,6 +50,12 @@ pub struct FabricModel {
     spine_of: Vec<usize>,
     /// Whether an adapter can be tested with itself, which passes no cable.
     loopback: bool,
+    /// By leaf: the rail that is accused in its place, because all hosts of that rail, and no other adapters, are on it.
+    joined_rail: Vec<Option<usize>>,
+    /// Whether a measurement of two hosts has traffic in both directions.
+    both_directions: bool,
+    /// Whether the spine of a host is assumed: then a route may be slow that another destination does not use.
+    uncertain_routes: bool,
 }
 
 impl FabricModel {
@@ -75,7 +81,18 @@ impl FabricModel {
                 if spines == 0 { 0 } else { position % spines }
             })
             .collect();
-        Ok(Self { hosts: leaf_of.len(), rails, leaves, spines, leaf_of, spine_of, loopback: true })
+        Ok(Self {
+            hosts: leaf_of.len(),
+            rails,
+            leaves,
+            spines,
+            joined_rail: join_rails(&leaf_of, leaves),
+            leaf_of,
+            spine_of,
+            loopback: true,
+            both_directions: false,
+            uncertain_routes: false,
+        })
     }
 
     /// Returns a fabric whose switches are not known: one switch per rail.
@@ -99,6 +116,34 @@ impl FabricModel {
     #[must_use]
     pub fn without_loopback(self) -> Self {
         Self { loopback: false, ..self }
+    }
+
+    /// Returns the same fabric with the spine that traffic to each host passes.
+    #[must_use]
+    pub fn with_spines_of(self, spine_of: Vec<usize>) -> Self {
+        Self { spine_of, ..self }
+    }
+
+    /// Returns the same fabric for measurements that have traffic in both directions.
+    #[must_use]
+    pub fn in_both_directions(self) -> Self {
+        Self { both_directions: true, ..self }
+    }
+
+    /// Returns the same fabric with assumed routes: a host is then named only if it is also slow within its leaf.
+    #[must_use]
+    pub fn with_uncertain_routes(self) -> Self {
+        Self { uncertain_routes: true, ..self }
+    }
+
+    /// Returns whether the routes between leaves are assumed.
+    pub fn has_uncertain_routes(&self) -> bool {
+        self.uncertain_routes
+    }
+
+    /// Returns whether a flow stays within a leaf.
+    pub fn is_local(&self, flow: RailFlow) -> bool {
+        self.leaf_of(flow.from, flow.rail) == self.leaf_of(flow.to, flow.rail)
     }
 
     /// Returns whether an adapter can be tested with itself.
@@ -129,6 +174,11 @@ impl FabricModel {
     /// Returns the rail of a leaf: that of the first adapter in it.
     pub fn rail_of_leaf(&self, leaf: usize) -> Option<usize> {
         self.leaf_of.iter().find_map(|leaves| leaves.iter().position(|of| *of == leaf))
+    }
+
+    /// Returns the leaf of a rail that has only one, if no other rail uses it.
+    pub fn leaf_of_rail(&self, rail: usize) -> Option<usize> {
+        self.joined_rail.iter().position(|joined| *joined == Some(rail))
     }
 
     /// Returns the hosts with an adapter in a leaf.
@@ -196,9 +246,7 @@ impl FabricModel {
         match part {
             FabricPart::HostCable(host, rail) if !self.loopback => self.joined_part(FabricPart::Adapter(host, rail)),
             FabricPart::Adapter(host, _) if self.rails == 1 => FabricPart::Host(host),
-            FabricPart::Leaf(leaf) if self.leaves == self.rails => {
-                self.rail_of_leaf(leaf).map_or(part, FabricPart::Rail)
-            }
+            FabricPart::Leaf(leaf) => self.joined_rail[leaf].map_or(part, FabricPart::Rail),
             _ => part,
         }
     }
@@ -209,18 +257,25 @@ impl FabricModel {
         (0..self.part_count()).map(|number| self.part_at(number)).filter(same).collect()
     }
 
-    /// Calls `visit` with the number of every part that a flow passes; some come twice.
+    /// Calls `visit` with the number of every part that a flow passes, each once: parts that come twice would weigh more
+    /// than others in the choice of runs. Only joined parts come several times.
     pub fn visit_flow(&self, flow: RailFlow, mut visit: impl FnMut(usize)) {
         let mut add = |part| visit(self.part_number(self.joined_part(part)));
         let leaves = [flow.from, flow.to].map(|host| self.leaf_of(host, flow.rail));
-        for (host, leaf) in [flow.from, flow.to].into_iter().zip(leaves) {
+        for host in [flow.from, flow.to] {
             add(FabricPart::Host(host));
             add(FabricPart::Adapter(host, flow.rail));
             add(FabricPart::HostCable(host, flow.rail));
-            add(FabricPart::Leaf(leaf));
         }
+        add(FabricPart::Leaf(leaves[0]));
         add(FabricPart::Rail(flow.rail));
-        if let Some(spine) = self.spine_of(flow.to).filter(|_| leaves[0] != leaves[1]) {
+        if leaves[0] == leaves[1] {
+            return;
+        }
+        add(FabricPart::Leaf(leaves[1]));
+        let forth = self.spine_of(flow.to);
+        let back = self.spine_of(flow.from).filter(|back| self.both_directions && forth != Some(*back));
+        for spine in forth.into_iter().chain(back) {
             add(FabricPart::Spine(spine));
             leaves.into_iter().for_each(|leaf| add(FabricPart::SwitchCable(leaf, spine)));
         }
@@ -232,6 +287,19 @@ impl FabricModel {
         let parts = [FabricPart::Host(host), FabricPart::Adapter(host, rail)];
         parts.into_iter().for_each(|part| visit(self.part_number(self.joined_part(part))));
     }
+}
+
+/// Returns for each leaf the rail whose hosts are all on it, if no adapter of another rail is.
+fn join_rails(leaf_of: &[Vec<usize>], leaves: usize) -> Vec<Option<usize>> {
+    let mut users: Vec<Vec<(usize, usize)>> = vec![Vec::new(); leaves];
+    for (host, own) in leaf_of.iter().enumerate() {
+        own.iter().enumerate().for_each(|(rail, leaf)| users[*leaf].push((host, rail)));
+    }
+    let join = |users: &Vec<(usize, usize)>| {
+        let rail = users.first()?.1;
+        (users.len() == leaf_of.len() && users.iter().all(|(_, other)| *other == rail)).then_some(rail)
+    };
+    users.iter().map(join).collect()
 }
 
 #[cfg(test)]
@@ -279,6 +347,24 @@ mod tests {
         assert_eq!(railed.parts_joined_with(FabricPart::Adapter(1, 0)), [FabricPart::Adapter(1, 0)]);
         let cabled = railed.without_loopback().parts_joined_with(FabricPart::Adapter(1, 0));
         assert_eq!(cabled, [FabricPart::Adapter(1, 0), FabricPart::HostCable(1, 0)]);
+    }
+
+    #[test]
+    fn leaf_is_joined_with_a_rail_only_if_nothing_else_is_on_it() {
+        let one_switch = FabricModel::new(vec![vec![0, 0]; 4], 0).unwrap();
+        assert_eq!(one_switch.joined_part(FabricPart::Leaf(0)), FabricPart::Leaf(0), "it carries both rails");
+        let by_rack = FabricModel::new(vec![vec![0, 0], vec![0, 0], vec![1, 1], vec![1, 1]], 1).unwrap();
+        assert_eq!(by_rack.joined_part(FabricPart::Leaf(1)), FabricPart::Leaf(1));
+    }
+
+    #[test]
+    fn measurement_in_both_directions_passes_the_spines_of_both_hosts() {
+        let fabric = FabricModel::two_tiers(8, 1, 4, 4).unwrap().in_both_directions();
+        let mut covered = PartSet::default();
+        fabric.visit_flow(RailFlow { from: 1, to: 6, rail: 0 }, |part| covered.insert(part));
+        let is_spine = |part: &FabricPart| matches!(part, FabricPart::Spine(_));
+        let spines: Vec<FabricPart> = covered.iter().map(|number| fabric.part_at(number)).filter(is_spine).collect();
+        assert_eq!(spines, [FabricPart::Spine(1), FabricPart::Spine(2)]);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 use super::fabric::{FabricModel, FabricPart, HostIndex};
 use super::group_run::{GroupRun, ring_around, screening_groups};
 use super::part_set::PartSet;
-use super::run_choice::{SuspectWeights, choose_run, narrow_run};
+use super::run_choice::{SuspectWeights, choose_run, local_run, narrow_run};
 
 /// How many times more likely a part is for each slow run that it explains: a second bad part is that much rarer.
 const EXPLAINED_RUN_FACTOR: f64 = 30.0;
@@ -191,6 +191,9 @@ impl<'f> FaultIsolation<'f> {
         let shared = confirmed.iter().map(|at| self.suspects_of(*at)).reduce(|all, of| all.intersection(&of));
         let mut shared = shared.unwrap_or_default();
         shared.remove(part);
+        if let Some(step) = self.confirm_within_leaf(part, weights, &confirmed) {
+            return step;
+        }
         let narrow = narrow_run(self.fabric, self.fabric.part_at(part), weights, &shared);
         let is_separate = shared.is_empty() || narrow.as_ref().is_none_or(|run| !run.is_free_of(self.fabric, &shared));
         if confirmed.len() >= CONFIRMATIONS + self.disturbed_runs() && is_separate {
@@ -199,6 +202,23 @@ impl<'f> FaultIsolation<'f> {
         match narrow {
             Some(run) => SearchStep::Run(run),
             None => SearchStep::GiveUp(vec![self.fabric.part_at(part)]),
+        }
+    }
+
+    /// Returns the run within its leaf that must be slow before a host is named, if routes are assumed and no such run
+    /// was slow: the route to the host may be slow instead.
+    fn confirm_within_leaf(&self, part: usize, weights: &SuspectWeights, confirmed: &[usize]) -> Option<SearchStep> {
+        let is_local = |at: &usize| {
+            let run = &self.done[*at].run;
+            run.flows.iter().all(|flow| self.fabric.is_local(*flow))
+        };
+        if !self.fabric.has_uncertain_routes() || confirmed.iter().any(is_local) {
+            return None;
+        }
+        let run = local_run(self.fabric, self.fabric.part_at(part), weights)?;
+        match self.done.iter().any(|done| done.run == run) {
+            true => Some(SearchStep::GiveUp(vec![self.fabric.part_at(part)])),
+            false => Some(SearchStep::Run(run)),
         }
     }
 

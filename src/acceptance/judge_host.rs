@@ -1,8 +1,9 @@
-//! Judges tests of one host: `fio` and `nvbandwidth`.
+//! Judges tests of one host: `fio`, `sysbench` and `nvbandwidth`.
 
 use super::verdict::{ExpectedValue, TestVerdict};
 use crate::facts::command::fio::parse_fio;
 use crate::facts::command::nvbandwidth::{GpuCopyTest, parse_nvbandwidth};
+use crate::facts::command::sysbench::parse_sysbench_memory;
 
 /// A shorter run measures how a disk starts to read.
 const LEAST_READ_MS: u64 = 500;
@@ -18,6 +19,25 @@ pub fn judge_fio(output: &str, expected: &ExpectedValue) -> TestVerdict {
         }
         (0, _) => expected.judge(read.bytes_per_second / 1e9),
         (error, _) => TestVerdict::not_measured(format!("a job of fio ended with error {error}")),
+    }
+}
+
+/// Each thread reads one block again and again: a smaller one may stay in the part of the last-level cache that a core of a
+/// server gets.
+const LEAST_BLOCK_BYTES: u64 = 32 << 20;
+
+/// Judges `sysbench memory` by what its threads read, in GB/s.
+pub fn judge_sysbench(output: &str, expected: &ExpectedValue) -> TestVerdict {
+    match parse_sysbench_memory(output) {
+        None => TestVerdict::not_measured("the output is not that of `sysbench memory --memory-oper=read`"),
+        Some(read) if read.seconds < 0.5 => {
+            TestVerdict::not_measured(format!("read for {} s: too short to measure (least 0.5 s)", read.seconds))
+        }
+        Some(read) if read.block_bytes < LEAST_BLOCK_BYTES => TestVerdict::not_measured(format!(
+            "blocks of {} bytes may be read from the caches (least 32M)",
+            read.block_bytes
+        )),
+        Some(read) => expected.judge(read.bytes_per_second / 1e9),
     }
 }
 
@@ -73,6 +93,19 @@ mod tests {
         assert_eq!(judge_fio(&failed, &limit(1.0)), TestVerdict::not_measured("a job of fio ended with error 5"));
         let other = TestVerdict::not_measured("the output is not that of `fio --output-format=json`");
         assert_eq!(judge_fio("bandwidth: 3 GB/s", &limit(1.0)), other);
+    }
+
+    #[test]
+    fn memory_is_judged_by_what_was_read_outside_of_the_caches() {
+        let recorded = include_str!("../../tests/samples/sysbench-memory-read.txt");
+        let limit = |least| ExpectedValue::at_least(least, "GB/s", "declared");
+        assert!(matches!(judge_sysbench(recorded, &limit(1.0)), TestVerdict::Pass { .. }));
+        assert!(matches!(judge_sysbench(recorded, &limit(1000.0)), TestVerdict::Fail { .. }));
+        let cached = recorded.replace("block size: 65536KiB", "block size: 1KiB");
+        let reason = "blocks of 1024 bytes may be read from the caches (least 32M)";
+        assert_eq!(judge_sysbench(&cached, &limit(1.0)), TestVerdict::not_measured(reason));
+        let other = TestVerdict::not_measured("the output is not that of `sysbench memory --memory-oper=read`");
+        assert_eq!(judge_sysbench("FATAL: Invalid value for --threads: 0.\n", &limit(1.0)), other);
     }
 
     #[test]

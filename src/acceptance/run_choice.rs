@@ -124,6 +124,14 @@ pub fn narrow_run(
     free.or(runs.first()).cloned()
 }
 
+/// Returns the smallest run that passes a host, its adapter or its cable and stays within its leaf; `None` for other
+/// parts, and if no other host of the leaf can be measured.
+pub fn local_run(fabric: &FabricModel, part: FabricPart, weights: &SuspectWeights) -> Option<GroupRun> {
+    let is_of_host = matches!(part, FabricPart::Host(_) | FabricPart::Adapter(..) | FabricPart::HostCable(..));
+    let flows = if is_of_host { probing_flows(fabric, part, weights, PARTNERS) } else { Vec::new() };
+    flows.into_iter().find(|flow| fabric.is_local(*flow)).map(GroupRun::single)
+}
+
 fn candidate_runs(
     fabric: &FabricModel,
     target: &GroupRun,

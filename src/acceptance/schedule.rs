@@ -52,7 +52,11 @@ pub fn limit_rounds(rounds: Vec<Vec<MemberPair>>, at_once: usize) -> Vec<Vec<Mem
 /// one member, so that one of an odd number of pairs has three. `at_once` groups run at a time; 0 does not limit them.
 pub fn schedule_groups(members: usize, size: usize, at_once: usize) -> Vec<Vec<Vec<usize>>> {
     let all: Vec<usize> = (0..members).collect();
-    let groups = split_in_groups(&all, if size == 0 { 1 } else { members.div_ceil(size) });
+    split_groups_in_rounds(split_in_groups(&all, if size == 0 { 1 } else { members.div_ceil(size) }), at_once)
+}
+
+/// Divides groups into rounds of at most `at_once` groups; 0 does not limit them.
+pub fn split_groups_in_rounds(groups: Vec<Vec<usize>>, at_once: usize) -> Vec<Vec<Vec<usize>>> {
     match at_once {
         0 => vec![groups],
         _ => groups.chunks(at_once).map(<[Vec<usize>]>::to_vec).collect(),

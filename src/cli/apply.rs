@@ -15,9 +15,11 @@ use crate::model::ExitCode;
 use crate::plan::HostPlan;
 
 use super::apply_args::ApplyArgs;
-use super::execute_plan::{check_can_ask, confirm_apply, execute_plan, format_question};
+use super::execute_plan::{check_can_ask, check_engine, confirm_apply, execute_plan, format_question};
 
 pub fn run_apply<B: Backend>(cx: &VerbContext<'_, B>, args: &ApplyArgs) -> VerbResult {
+    let settings = args.engine.apply_to_settings(cx.settings)?;
+    let cx = &cx.with_settings(&settings);
     let given = args.given.as_deref();
     if let Some((path, text)) = given.zip(saved_plan::read_given_plan(given)) {
         return apply_saved::run_saved_plan(cx, args, path, &text);
@@ -39,6 +41,7 @@ pub fn run_apply<B: Backend>(cx: &VerbContext<'_, B>, args: &ApplyArgs) -> VerbR
                 images: false,
                 kubernetes: None,
                 policy,
+                engine: args.engine.clone(),
                 recorded,
                 keep,
             },
@@ -66,6 +69,7 @@ async fn plan_and_apply<B: Backend>(
     let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
     output.write_for_people(&|writer, out| writer.write_plan(&plan, ExitCode::Done, out))?;
     apply_saved::check_no_unknown(&plan, args.options.no_unknown)?;
+    check_engine(cx, &loaded.0, &plan, &seen)?;
     if plan.hosts.iter().any(HostPlan::will_run) {
         confirm_apply(cx, args.options.yes, &format_question(&plan), &mut stop).await?;
     }

@@ -1,5 +1,6 @@
 //! Arguments of `forge apply`.
 
+use super::engine_args::EngineArgs;
 use super::shared_args::PolicyArgs;
 use camino::Utf8PathBuf;
 
@@ -20,6 +21,7 @@ use camino::Utf8PathBuf;
   forge apply cluster.yaml --on 'gpu:!canary' --step nvidia-driver
   forge apply cluster.yaml --offline          use cached artifacts only
   forge apply cluster.yaml --dry-run          show the plan only
+  forge apply cluster.yaml --engine local --workers 8   one plan, carried out by worker processes
   forge apply plan.json                       the plan saved by `forge plan cluster.yaml -o plan.json`
   forge apply plan.json --on node-01          only on this host; `forge apply plan.json` continues with the others")]
 pub struct ApplyArgs {
@@ -29,6 +31,8 @@ pub struct ApplyArgs {
     /// Apply a saved plan again on hosts where it already ran
     #[arg(long)]
     pub replay: bool,
+    #[command(flatten)]
+    pub engine: EngineArgs,
     #[command(flatten)]
     pub options: ApplyOptions,
 }

@@ -103,6 +103,16 @@ fn saved_plan_settings(settings: &CliSettings, args: &ApplyArgs, path: &Utf8Path
     settings
 }
 
+/// Writes the plan for the confirmation, and its rehearsal if it has one.
+fn write_review(output: &VerbOutput<'_>, plan: &Plan, saved: &SavedPlan) -> Result<(), CliError> {
+    output.write_for_people(&|writer, out| {
+        writer.write_plan(plan, ExitCode::Done, out)?;
+        let Some(report) = &saved.rehearsal else { return Ok(()) };
+        writeln!(out, "\nrehearsal of this plan, before it was saved:")?;
+        writer.write_rehearsal(report, ExitCode::Done, out)
+    })
+}
+
 /// Returns the inventory's path: that of `-i`, else the one recorded in the plan.
 fn find_inventory<B>(cx: &VerbContext<'_, B>, path: &Utf8Path, saved: &SavedPlan) -> Result<InventoryArg, CliError> {
     if cx.typed.inventory_flag.is_some() {
@@ -158,7 +168,7 @@ async fn bind_and_apply<B: Backend>(
     let mut seen = cx.observe_hosts(&mut stop, output, loaded, ObservePurpose::Change).await?;
     let plan = cx.backend.bind_saved_plan(&loaded.0, &saved, &mut seen, args.replay, cx.settings);
     // Where the plan has already run and nothing is left, it has no changes.
-    output.write_for_people(&|writer, out| writer.write_plan(&plan, ExitCode::Done, out))?;
+    write_review(output, &plan, &saved)?;
     // Otherwise the report lists the stale hosts.
     if args.options.dry_run || !args.options.yes {
         let stale = report_stale_hosts(output, seen.as_ref())?;
@@ -166,6 +176,7 @@ async fn bind_and_apply<B: Backend>(
             return Ok(if stale > 0 { ExitCode::Stale } else { ExitCode::Done });
         }
     }
+    execute_plan::check_engine(cx, &loaded.0, &plan, &seen)?;
     let left = exclude_stale_hosts(&plan, seen.as_ref());
     if left.hosts.iter().any(HostPlan::will_run) {
         execute_plan::confirm_apply(cx, args.options.yes, &execute_plan::format_question(&left), &mut stop).await?;

@@ -1,8 +1,8 @@
 //! Command-line arguments. Parsing has no side effects; `settings` interprets the values.
 
 use super::{
-    apply_args, completions, doctor, drift, exec, explain, facts, fetch, graph, hold, init, man, plan, recipes, resume,
-    runs, sandbox, schema, show, sign, test, undo, validate, verify, why_slow,
+    apply_args, completions, doctor, drift, exec, explain, facts, fetch, graph, hold, init, man, plan, recipes,
+    rehearse, resume, runs, sandbox, schema, show, sign, test, undo, validate, verify, why_slow, worker,
 };
 
 use super::secret_programs::SecretNeed;
@@ -28,6 +28,7 @@ pub enum Verb {
     Init(init::InitArgs),
     Doctor(doctor::DoctorArgs),
     Plan(plan::PlanArgs),
+    Rehearse(rehearse::RehearseArgs),
     Apply(apply_args::ApplyArgs),
     Resume(resume::ResumeArgs),
     Verify(verify::VerifyArgs),
@@ -51,6 +52,7 @@ pub enum Verb {
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
     Sandbox(sandbox::SandboxArgs),
+    Worker(worker::WorkerArgs),
 }
 
 impl Verb {
@@ -60,6 +62,7 @@ impl Verb {
             Self::Validate(_) => SecretNeed::Unread("`forge validate` starts no program"),
             Self::Drift(args) => args.secret_need(),
             Self::Plan(_)
+            | Self::Rehearse(_)
             | Self::Apply(_)
             | Self::Resume(_)
             | Self::Verify(_)
@@ -71,7 +74,8 @@ impl Verb {
             | Self::Doctor(_)
             | Self::Exec(_)
             | Self::Hold(_)
-            | Self::Release(_) => SecretNeed::Hosts,
+            | Self::Release(_)
+            | Self::Worker(_) => SecretNeed::Hosts,
             _ => SecretNeed::No,
         }
     }
@@ -83,7 +87,10 @@ impl Verb {
             OutputFormat::Json => !matches!(self, Self::Schema(_) | Self::Completions(_) | Self::Man(_)),
             OutputFormat::Dot | OutputFormat::Mermaid => matches!(self, Self::Graph(_)),
             OutputFormat::Markdown => {
-                matches!(self, Self::Plan(_) | Self::Show(_) | Self::Drift(_) | Self::Test(_) | Self::Undo(_))
+                matches!(
+                    self,
+                    Self::Plan(_) | Self::Rehearse(_) | Self::Show(_) | Self::Drift(_) | Self::Test(_) | Self::Undo(_)
+                )
             }
             OutputFormat::Skopeo => match self {
                 Self::Plan(args) => args.images,

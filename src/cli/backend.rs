@@ -7,11 +7,11 @@ use crate::diag::{Diag, DiagList, SourceMap};
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
     AcceptanceReport, ArtifactReport, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, GeneratedUndo,
-    HoldEnd, HoldReport, NoticeQueue, PastDurations, PastHosts, Recording, RunReport, SavedPlan, SkippedHost,
-    SlowDiagnosis,
+    HoldEnd, HoldReport, NoticeQueue, PastDurations, PastHosts, Recording, RunReport, SavedPlan, ShardPlan,
+    SkippedHost, SlowDiagnosis,
 };
 use crate::model::{HardwareBoard, HostName};
-use crate::plan::{ObservedHost, Plan};
+use crate::plan::{ObservedHost, Plan, RehearsalReport};
 use crate::view::InventorySize;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::future::Future;
@@ -44,6 +44,20 @@ pub struct ProjectSandboxes {
     pub root: Utf8PathBuf,
     /// Hosts that are declared as sandboxes, each with its board.
     pub hosts: Vec<(HostName, Option<HardwareBoard>)>,
+}
+
+/// Which set of acceptance tests runs on which hosts.
+pub struct SetRequest<'r> {
+    /// The name of the set.
+    pub set: &'r str,
+    /// The selected hosts.
+    pub hosts: &'r [HostName],
+    /// Hosts that are not tested, with the reason.
+    pub skipped: Vec<SkippedHost>,
+    /// The earlier run to compare with: its name, a prefix, or `last`.
+    pub against: Option<&'r str>,
+    /// Whether the Kubernetes nodes of the hosts are drained.
+    pub drain: bool,
 }
 
 /// The library behind the verbs.
@@ -141,6 +155,29 @@ pub trait Backend {
         settings: &CliSettings,
     ) -> Plan;
 
+    /// Returns the part of a plan for `hosts` that a worker carries out in their current state, and marks stale hosts in
+    /// `seen`.
+    fn bind_shard_plan(
+        &self,
+        project: &Self::Project,
+        shard: &ShardPlan,
+        hosts: &[HostName],
+        seen: &mut Self::HostObservations,
+        settings: &CliSettings,
+    ) -> Plan;
+
+    /// Returns why workers of the requested kind cannot run with this inventory, if so: an error and a hint.
+    fn refuse_engine_kind(&self, project: &Self::Project, settings: &CliSettings) -> Option<(String, &'static str)>;
+
+    /// Returns why workers cannot carry out a plan, if they cannot.
+    fn refuse_engine(
+        &self,
+        project: &Self::Project,
+        plan: &Plan,
+        seen: &Self::HostObservations,
+        settings: &CliSettings,
+    ) -> Option<String>;
+
     /// Detects drift and its causes.
     fn detect_drift(
         &self,
@@ -206,6 +243,16 @@ pub trait Backend {
         cancel: Self::Cancel,
     ) -> impl Future<Output = RunReport>;
 
+    /// Runs the steps of a plan in views of its hosts.
+    fn rehearse(
+        &self,
+        project: Self::Project,
+        plan: &Plan,
+        settings: &CliSettings,
+        events: VerbEvents,
+        cancel: Self::Cancel,
+    ) -> impl Future<Output = RehearsalReport>;
+
     /// Evaluates the declared steps and verifications.
     fn verify(
         &self,
@@ -258,18 +305,14 @@ pub trait Backend {
     /// Like [`load_project`](Self::load_project), with the built-in sets of acceptance tests.
     fn load_for_tests(&self, path: &Utf8Path, settings: &CliSettings) -> (Option<Self::Project>, DiagList, SourceMap);
 
-    /// Runs a set of acceptance tests and stores the report. `skipped` are not tested; `against` names an earlier run.
+    /// Runs a set of acceptance tests and stores the report.
     ///
     /// # Errors
     /// The earlier run cannot be read: the reason.
-    #[expect(clippy::too_many_arguments, reason = "each is a choice of the user")]
     fn run_tests(
         &self,
         project: &Self::Project,
-        set: &str,
-        hosts: &[HostName],
-        skipped: Vec<SkippedHost>,
-        against: Option<&str>,
+        request: SetRequest<'_>,
         settings: &CliSettings,
         events: VerbEvents,
         cancel: Self::Cancel,

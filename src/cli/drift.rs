@@ -4,6 +4,7 @@ use super::backend::{Backend, ObservePurpose};
 use super::shared_args::{InventoryArg, OutputFormat};
 use anyhow::{Context as _, anyhow};
 
+use super::engine_args::EngineArgs;
 use super::error::CliError;
 use super::history_start::HistoryStart;
 use super::interrupt::InterruptSignals;
@@ -16,10 +17,13 @@ use super::secret_programs::SecretNeed;
 use super::timer::{self, TimerArgs};
 use super::verb_context::{VerbContext, VerbResult, block_on};
 use crate::config::OutlierMode;
+use crate::drift::DriftReport;
 use crate::engine;
-use crate::model::{ExitCode, HostName, VerifyLevel};
+use crate::model::{ExitCode, HostName, StepVerdict, VerifyLevel};
+use crate::plan::Plan;
 use crate::view::escape;
 use camino::{Utf8Path, Utf8PathBuf};
+use std::collections::BTreeSet;
 use std::io::Write as _;
 
 /// Detect drift from the declared state and report its cause (read-only)
@@ -45,6 +49,8 @@ pub struct DriftArgs {
     pub inventory: InventoryArg,
     #[command(flatten)]
     pub recorded: RecordingArgs,
+    #[command(flatten)]
+    pub engine: EngineArgs,
     /// Save the plan that would repair the drift to this file, for `forge apply FILE`; secrets are left out
     #[arg(long, value_name = "FILE", conflicts_with_all = ["history", "install_timer"])]
     pub plan_out: Option<Utf8PathBuf>,
@@ -87,7 +93,8 @@ fn parse_level(text: &str) -> Result<VerifyLevel, String> {
 pub fn run_drift<B: Backend>(cx: &VerbContext<'_, B>, args: &DriftArgs) -> VerbResult {
     let keep = PlanOutputArgs { output: args.plan_out.clone() };
     // The repair plan covers all levels, as every plan does.
-    let repair = &keep.apply_to_settings(&args.recorded.apply_to_settings(cx.settings)?)?;
+    let settings = args.engine.apply_to_settings(&args.recorded.apply_to_settings(cx.settings)?)?;
+    let repair = &keep.apply_to_settings(&settings)?;
     let mut settings = repair.clone();
     settings.filter = settings.filter.limit_to_level(args.level);
     let (repair, cx) = (&cx.with_settings(repair), &cx.with_settings(&settings));
@@ -138,12 +145,31 @@ pub fn run_drift<B: Backend>(cx: &VerbContext<'_, B>, args: &DriftArgs) -> VerbR
         }
         if keep.output.is_some() {
             let plan = repair.backend.plan(&loaded.0, &seen, repair.settings);
+            let left_out = list_ignored_changes(&plan, &found.drift);
+            if !left_out.is_empty() {
+                let names = left_out.iter().map(|step| format!("`{}`", escape::escape_line(step))).collect::<Vec<_>>();
+                // Ignore a closed stderr: no other stream could report it.
+                let _ =
+                    writeln!((cx.console.err)(), "not in the plan, as `drift.ignore` ignores it: {}", names.join(", "));
+            }
+            let mut settings = repair.settings.clone();
+            settings.filter = settings.filter.skip_also(&left_out);
+            let repair = &cx.with_settings(&settings);
+            let plan = if left_out.is_empty() { plan } else { repair.backend.plan(&loaded.0, &seen, repair.settings) };
             let saved = keep.build_saved_plan(repair, &loaded, &seen, &plan).await;
             keep.write_saved_plan(saved.as_ref())?;
             keep.report_saved_plan(repair, saved.as_ref());
         }
         Ok(found.exit)
     })
+}
+
+/// Returns the steps of a repair plan whose every finding is ignored: they are to stay as they are.
+fn list_ignored_changes(plan: &Plan, drift: &DriftReport) -> Vec<String> {
+    let ignored = drift.list_ignored_steps();
+    let steps = plan.hosts.iter().flat_map(|host| &host.steps).filter(|step| step.verdict == StepVerdict::Change);
+    let names: BTreeSet<String> = steps.map(|step| format!("{}/{}", step.id.recipe, step.id.step)).collect();
+    names.into_iter().filter(|name| ignored.contains(name)).collect()
 }
 
 /// Writes to stdout, and to the file of `--json-into`.

@@ -49,6 +49,21 @@ pub async fn confirm_apply<B>(
     }
 }
 
+/// Checks that workers can carry out a plan, if they are to.
+///
+/// # Errors
+/// Usage: a step of it depends on other hosts.
+pub fn check_engine<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    project: &B::Project,
+    plan: &Plan,
+    seen: &B::HostObservations,
+) -> Result<(), CliError> {
+    let Some(why) = cx.backend.refuse_engine(project, plan, seen, cx.settings) else { return Ok(()) };
+    let error = CliError::usage(format!("`--engine` cannot carry out this plan yet: {why}; nothing was changed"));
+    Err(error.hint("omit `--engine`, or leave the step out with `--skip`"))
+}
+
 /// Applies a confirmed plan and reports the result.
 pub async fn execute_plan<B: Backend>(
     cx: &VerbContext<'_, B>,

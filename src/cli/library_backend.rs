@@ -1,8 +1,11 @@
 //! The backend that calls the real library.
 
-use super::backend::{Backend, ObservePurpose, ProjectSandboxes, VerbEvents};
+use super::backend::{Backend, ObservePurpose, ProjectSandboxes, SetRequest, VerbEvents};
+use super::backend_hosts::{add_cluster_host, list_sandbox_hosts, list_simulated_hosts};
+use super::engine_args::refuse_engine_kind;
 use super::env;
 use super::history_start::HistoryStart;
+use super::library_engine::EngineRun;
 use super::secret_programs::{self, SecretNeed};
 use super::settings::CliSettings;
 use crate::artifact::{ArtifactCache, ArtifactFetcher};
@@ -11,16 +14,16 @@ use crate::diag::{Diag, DiagList, SourceMap};
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
     self, ArtifactReport, CancelSignal, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, JournalEntry,
-    ObservedHosts, PastDurations, Recording, RunOptions, RunReport, SavedPlan,
+    ObservedHosts, PastDurations, Recording, RunOptions, RunReport, SavedPlan, ShardPlan,
 };
-use crate::model::{HardwareBoard, HostName};
-use crate::plan::Plan;
+use crate::model::HostName;
+use crate::plan::{Plan, RehearsalReport};
 use crate::state::{RUN_VERSION, RunInfo, RunJournal, StateStore};
 use crate::transport;
 use crate::view::InventorySize;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The library, with the state that the whole verb shares.
 pub struct LibraryBackend {
@@ -30,11 +33,17 @@ pub struct LibraryBackend {
     depot: OnceLock<Arc<ArtifactFetcher>>,
 }
 
+/// Returns the ID of a run that begins now: the second, and its 65,536th part. IDs are in the order of the runs, also of
+/// several in a second: an undo and a list of runs rely on that. Two controllers that begin within the same 15
+/// microseconds would share an ID.
+fn make_run_id(now: jiff::Timestamp) -> String {
+    let part = i64::from(now.subsec_nanosecond().max(0)) * 65_536 / 1_000_000_000;
+    format!("{}-{part:04x}", now.strftime("%Y%m%dT%H%M%S"))
+}
+
 impl LibraryBackend {
     pub fn new() -> Self {
-        let now = read_clock().strftime("%Y%m%dT%H%M%S");
-        let random = transport::random_token().map(|token| token.as_str()[..4].to_owned()).unwrap_or_default();
-        Self { run: format!("{now}-{random}"), depot: OnceLock::new() }
+        Self { run: make_run_id(read_clock()), depot: OnceLock::new() }
     }
 
     fn engine_options(&self, project: &Project, settings: &CliSettings) -> RunOptions {
@@ -45,7 +54,7 @@ impl LibraryBackend {
             filter: settings.filter.clone(),
             policy: settings.policy,
             evict_busy: settings.evict_busy.clone(),
-            run: self.run.clone(),
+            run: settings.worker.as_ref().map_or(&self.run, |worker| &worker.run).clone(),
             boot_id: read_boot_id(),
             controller: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             user: settings.user.clone().unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw())),
@@ -54,7 +63,9 @@ impl LibraryBackend {
             ssh_variables: settings.ssh_variables.clone(),
             sandboxes: sandbox_root(project, settings),
             connector: engine::transport_connector(),
+            rehearsal: false,
             undo: settings.undo.clone(),
+            worker: settings.worker.clone(),
             replay: settings.replay.clone(),
             depot: self.depot.get_or_init(|| open_depot(project, settings)).clone(),
         }
@@ -128,21 +139,6 @@ fn build_load_options(settings: &CliSettings) -> LoadOptions<'static> {
     }
 }
 
-fn list_simulated_hosts(project: &Project) -> Vec<HostName> {
-    project.hosts.keys().filter(|host| project.is_simulated(host)).cloned().collect()
-}
-
-/// Adds the cluster's API, which is observed with the hosts unless `--on` selects hosts.
-fn add_cluster_host(project: &Project, hosts: &[HostName], settings: &CliSettings) -> Vec<HostName> {
-    let own = project.cluster_member().filter(|own| settings.on.is_none() && !hosts.contains(own));
-    hosts.iter().chain(own).cloned().collect()
-}
-
-fn list_sandbox_hosts(project: &Project) -> Vec<(HostName, Option<HardwareBoard>)> {
-    let of = |host: HostName| project.hosts.get(&host).map(|found| (host, found.connect.hardware));
-    list_simulated_hosts(project).into_iter().filter_map(of).collect()
-}
-
 /// Returns the directory of a cluster's sandboxes. Absolute, because a sandbox outlives this run's working directory.
 fn sandbox_root(project: &Project, settings: &CliSettings) -> Utf8PathBuf {
     let folder = open_store(project, settings).root().join("sandbox");
@@ -212,20 +208,25 @@ impl Backend for LibraryBackend {
         settings: &CliSettings,
         events: VerbEvents,
     ) -> ObservedHosts {
-        let options = self.engine_options(project, settings);
-        let all = add_cluster_host(project, hosts, settings);
-        match ask {
-            ObservePurpose::Declared => engine::observe_hosts(project, &all, &options, &events).await,
-            ObservePurpose::Change => engine::observe_for_change(project, &all, &options, &events).await,
-            ObservePurpose::Drift { outliers } => {
-                engine::observe_for_drift(project, &all, outliers, &options, &events).await
-            }
-            // A recording is planned from later, so it also needs the answers of the declared steps.
-            ObservePurpose::Facts if settings.replay.record => {
-                engine::observe_hosts(project, hosts, &options, &events).await
-            }
-            ObservePurpose::Facts => engine::observe_facts(project, hosts, &options, &events).await,
+        let mut options = self.engine_options(project, settings);
+        let all = match ask {
+            ObservePurpose::Facts => hosts.to_vec(),
+            _ => add_cluster_host(project, hosts, settings),
+        };
+        if let Some(engine) = settings.engine.filter(|_| settings.replay.observed.is_none()) {
+            let state = &open_store(project, settings);
+            let run = EngineRun { project, options: &options, settings, engine, state, events: &events };
+            let began = Instant::now();
+            let recording = Arc::new(run.record_hosts(&all, ask).await);
+            options.replay.observed = Some(recording.clone());
+            options.replay.keep = false;
+            let mut observed = observe_for_purpose(project, &all, ask, &options, &events).await;
+            // Without a saved plan the answers are not needed any more, and those of many hosts are large.
+            observed.recorded = settings.replay.keep.then_some(recording);
+            observed.took = began.elapsed();
+            return observed;
         }
+        observe_for_purpose(project, &all, ask, &options, &events).await
     }
 
     fn build_recording(&self, project: &Project, seen: &ObservedHosts) -> Recording {
@@ -274,6 +275,32 @@ impl Backend for LibraryBackend {
         settings: &CliSettings,
     ) -> Plan {
         engine::bind_saved_plan(project, saved, seen, &self.engine_options(project, settings), replay)
+    }
+
+    fn bind_shard_plan(
+        &self,
+        project: &Project,
+        shard: &ShardPlan,
+        hosts: &[HostName],
+        seen: &mut ObservedHosts,
+        settings: &CliSettings,
+    ) -> Plan {
+        engine::bind_shard_plan(project, shard, hosts, seen, &self.engine_options(project, settings))
+    }
+
+    fn refuse_engine_kind(&self, project: &Project, settings: &CliSettings) -> Option<(String, &'static str)> {
+        refuse_engine_kind(settings.engine?.kind, project, settings)
+    }
+
+    fn refuse_engine(
+        &self,
+        project: &Project,
+        plan: &Plan,
+        seen: &ObservedHosts,
+        settings: &CliSettings,
+    ) -> Option<String> {
+        settings.engine?;
+        engine::find_cross_host_step(project, plan, &settings.filter, &seen.chosen).map(|refusal| refusal.to_string())
     }
 
     fn detect_drift(&self, project: &Project, seen: &ObservedHosts, settings: &CliSettings) -> DriftReport {
@@ -353,11 +380,22 @@ impl Backend for LibraryBackend {
         cancel: CancelSignal,
     ) -> RunReport {
         let options = self.engine_options(project, settings);
-        let mut journal = self.open_journal(project, plan, settings, &events);
+        // The journal of a worker's run is that of its coordinator.
+        let mut journal = match &settings.worker {
+            Some(_) => None,
+            None => self.open_journal(project, plan, settings, &events),
+        };
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+        let state = &open_store(project, settings);
         let work = async {
             let sender = sender;
-            engine::apply(project, plan, seen, &options, &sender, &cancel).await
+            match settings.engine {
+                Some(engine) => {
+                    let run = EngineRun { project, options: &options, settings, engine, state, events: &sender };
+                    run.apply(plan, seen, &cancel).await
+                }
+                None => engine::apply(project, plan, seen, &options, &sender, &cancel).await,
+            }
         };
         let (report, ()) = tokio::join!(work, forward_events(receiver, &events, journal.as_mut()));
         if let Some(Err(error)) =
@@ -366,6 +404,18 @@ impl Backend for LibraryBackend {
             let _ = events.send(Event::NoHistory { why: error.to_string().into() });
         }
         report
+    }
+
+    async fn rehearse(
+        &self,
+        project: Project,
+        plan: &Plan,
+        settings: &CliSettings,
+        events: VerbEvents,
+        cancel: CancelSignal,
+    ) -> RehearsalReport {
+        let options = self.engine_options(&project, settings);
+        engine::rehearse(project, plan, &options, &events, &cancel).await
     }
 
     async fn verify(
@@ -428,20 +478,18 @@ impl Backend for LibraryBackend {
     async fn run_tests(
         &self,
         project: &Project,
-        set: &str,
-        hosts: &[HostName],
-        skipped: Vec<engine::SkippedHost>,
-        against: Option<&str>,
+        request: SetRequest<'_>,
         settings: &CliSettings,
         events: VerbEvents,
         cancel: CancelSignal,
     ) -> Result<engine::AcceptanceReport, String> {
+        let SetRequest { set, hosts, skipped, against, drain } = request;
         let state = settings.state_folder(&project.inventory);
         let baseline = match against {
             Some(run) => Some(engine::read_acceptance(&state, &project.cluster, run)?),
             None => engine::find_baseline(&state, &project.cluster, set),
         };
-        let request = engine::AcceptanceRequest { set, hosts, skipped, baseline };
+        let request = engine::AcceptanceRequest { set, hosts, skipped, baseline, drain };
         let options = self.engine_options(project, settings);
         let report = engine::run_acceptance(project, request, &options, &events, &cancel).await;
         if let Err(why) = engine::store_acceptance(&state, &report) {
@@ -507,6 +555,25 @@ impl Backend for LibraryBackend {
     }
 }
 
+async fn observe_for_purpose(
+    project: &Project,
+    hosts: &[HostName],
+    ask: ObservePurpose,
+    options: &RunOptions,
+    events: &VerbEvents,
+) -> ObservedHosts {
+    match ask {
+        ObservePurpose::Declared => engine::observe_hosts(project, hosts, options, events).await,
+        ObservePurpose::Change => engine::observe_for_change(project, hosts, options, events).await,
+        ObservePurpose::Drift { outliers } => {
+            engine::observe_for_drift(project, hosts, outliers, options, events).await
+        }
+        // A recording is planned from later, so it also needs the answers of the declared steps.
+        ObservePurpose::Facts if options.replay.record => engine::observe_hosts(project, hosts, options, events).await,
+        ObservePurpose::Facts => engine::observe_facts(project, hosts, options, events).await,
+    }
+}
+
 /// Forwards events, after appending each to the journal.
 async fn forward_events(
     mut from: tokio::sync::mpsc::UnboundedReceiver<Event>,
@@ -528,5 +595,19 @@ async fn forward_events(
             let _ = to.send(Event::NoHistory { why: error.to_string().into() });
         }
         let _ = to.send(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_runs_are_in_the_order_of_their_times() {
+        let times = ["10:00:00Z", "10:00:00.0001Z", "10:00:00.5Z", "10:00:00.99999Z", "10:00:01Z"];
+        let ids = times.map(|time| make_run_id(format!("2026-11-27T{time}").parse().expect("a time")));
+        assert_eq!(ids[0], "20261127T100000-0000");
+        assert_eq!(ids[2], "20261127T100000-8000");
+        assert!(ids.is_sorted() && ids.windows(2).all(|two| two[0] != two[1]), "{ids:?}");
     }
 }

@@ -6,6 +6,7 @@ mod apply_saved;
 mod args;
 mod atomic_file;
 mod backend;
+mod backend_hosts;
 mod completions;
 mod confirm;
 mod console;
@@ -13,6 +14,9 @@ mod core_dumps;
 mod doctor;
 mod drift;
 mod duration;
+mod engine_args;
+mod engine_driver;
+mod engine_settings;
 mod env;
 mod error;
 mod exec;
@@ -29,6 +33,7 @@ mod init;
 mod interrupt;
 mod inventory;
 mod library_backend;
+mod library_engine;
 mod logs;
 mod man;
 mod notify;
@@ -38,6 +43,7 @@ mod plan;
 mod recipes;
 mod recording_args;
 pub mod reference;
+mod rehearse;
 mod report_files;
 mod resume;
 mod runs;
@@ -59,6 +65,7 @@ mod verb_context;
 mod verify;
 mod watch_run;
 mod why_slow;
+mod worker;
 
 use crate::model::ExitCode;
 use args::{Cli, Verb};
@@ -131,6 +138,7 @@ fn run_verb<B: Backend>(cx: &VerbContext<'_, B>, verb: &Verb) -> VerbResult {
         Verb::Init(args) => init::run_init(cx, args),
         Verb::Plan(args) => plan::run_plan(cx, args),
         Verb::Apply(args) => apply::run_apply(cx, args),
+        Verb::Rehearse(args) => rehearse::run_rehearse(cx, args),
         Verb::Resume(args) => resume::run_resume(cx, args),
         Verb::Verify(args) => verify::run_verify(cx, args),
         Verb::Undo(args) => undo::run_undo(cx, args),
@@ -154,6 +162,7 @@ fn run_verb<B: Backend>(cx: &VerbContext<'_, B>, verb: &Verb) -> VerbResult {
         Verb::Completions(args) => completions::run_completions(cx, args, build_cli_command),
         Verb::Man(args) => man::run_man(cx, args, build_cli_command),
         Verb::Sandbox(args) => sandbox::run_sandbox(cx, args),
+        Verb::Worker(args) => worker::run_worker(cx, args),
     }
 }
 

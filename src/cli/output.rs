@@ -6,7 +6,7 @@ use super::settings::CliSettings;
 use super::shared_args::OutputFormat;
 use crate::diag::{self, Diag, DiagList, SourceMap};
 use crate::model::{ExitCode, HostName};
-use crate::plan::Plan;
+use crate::plan::{Plan, RehearsalReport};
 use crate::view::progress::{
     LiveProgress, PlainProgress, ProgressDetail, ProgressDisplay, ProgressState, TerminalSize,
 };
@@ -65,6 +65,41 @@ impl VerbOutput<'_> {
                 self.write_json_file(render)
             }
             _ => self.write_result(render),
+        }
+    }
+
+    /// Writes a rehearsal, also as Markdown for a review.
+    ///
+    /// # Errors
+    /// A stream or file cannot be written. A closed pipe is not an error.
+    pub fn write_rehearsal(&self, report: &RehearsalReport, exit: ExitCode) -> Result<(), CliError> {
+        let render: ResultRenderer<'_> = &|writer, out| writer.write_rehearsal(report, exit, out);
+        match self.settings.format {
+            OutputFormat::Markdown => {
+                self.write_raw(&|out| view::markdown::write_rehearsal(report, out))?;
+                self.write_json_file(render)
+            }
+            _ => self.write_result(render),
+        }
+    }
+
+    /// Writes the rehearsal of a saved plan after the plan. A JSON document has one result: the file of the plan itself
+    /// contains the rehearsal.
+    ///
+    /// # Errors
+    /// The stream cannot be written. A closed pipe is not an error.
+    pub fn write_added_rehearsal(&self, report: Option<&RehearsalReport>) -> Result<(), CliError> {
+        let Some(report) = report else { return Ok(()) };
+        match self.settings.format {
+            OutputFormat::Markdown => self.write_raw(&|out| {
+                writeln!(out)?;
+                view::markdown::write_rehearsal(report, out)
+            }),
+            OutputFormat::Text => self.write_raw(&|out| {
+                writeln!(out, "\nrehearsal of this plan, before it was saved:")?;
+                self.text_writer().write_rehearsal(report, ExitCode::Done, out)
+            }),
+            _ => Ok(()),
         }
     }
 

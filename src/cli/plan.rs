@@ -1,6 +1,7 @@
 //! `forge plan`.
 
 use super::backend::{Backend, ObservePurpose};
+use super::engine_args::EngineArgs;
 use super::error::CliError;
 use super::interrupt::InterruptSignals;
 use super::inventory::quote_argument;
@@ -24,6 +25,7 @@ use super::verb_context::{VerbContext, VerbResult, block_on};
   forge plan cluster.yaml --images             list the required container images, for a mirror
   forge plan cluster.yaml --images --kubernetes 1.34 --format skopeo
                                                the same before the cluster exists, for `skopeo sync`
+  forge plan cluster.yaml --engine local --workers 8   hosts are observed by worker processes
   forge plan cluster.yaml --record seen.json   save the hosts' answers
   forge plan cluster.yaml --observed seen.json plan from saved answers, without contacting a host")]
 pub struct PlanArgs {
@@ -43,12 +45,14 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub recorded: RecordingArgs,
     #[command(flatten)]
+    pub engine: EngineArgs,
+    #[command(flatten)]
     pub keep: PlanOutputArgs,
 }
 
 pub fn run_plan<B: Backend>(cx: &VerbContext<'_, B>, args: &PlanArgs) -> VerbResult {
     let settings = args.recorded.apply_to_settings(cx.settings)?.with_policy(args.policy.to_policy(), None);
-    let mut settings = args.keep.apply_to_settings(&settings)?;
+    let mut settings = args.engine.apply_to_settings(&args.keep.apply_to_settings(&settings)?)?;
     settings.replay.assumed_kubernetes = args.kubernetes.as_deref().map(parse_kubernetes_release).transpose()?;
     let cx = &cx.with_settings(&settings);
     let target = cx.resolve_target(&args.inventory)?;

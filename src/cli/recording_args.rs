@@ -4,15 +4,15 @@ use super::atomic_file;
 use super::backend::Backend;
 use super::error::CliError;
 use super::settings::CliSettings;
-use crate::engine::{Recording, ReplayOptions};
+use crate::engine::{RecordedTwice, Recording, ReplayOptions};
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::Arc;
 
 /// The source of answers.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ReplayArgs {
-    /// Use the answers of this recording: no host is contacted, no program is started. Repeat it to combine recordings
-    /// of different hosts
+    /// Use the answers of this recording: no host is contacted, no program is started. Repeat it, or pass a folder of
+    /// `.json` files, to combine recordings of different hosts
     #[arg(long, value_name = "FILE")]
     pub observed: Vec<Utf8PathBuf>,
 }
@@ -82,15 +82,36 @@ impl RecordingArgs {
 
 /// Reads and combines recordings; `None` without any.
 fn read_recordings(paths: &[Utf8PathBuf]) -> Result<Option<Recording>, CliError> {
-    let Some((first, others)) = paths.split_first() else { return Ok(None) };
-    let mut all = read_recording(first)?;
-    for path in others {
-        all.add_hosts_of(read_recording(path)?).map_err(|host| {
-            CliError::input(format!("host `{host}` is in recording `{path}` and in one before it"))
-                .hint("record each host once: `forge plan --on HOSTS --record FILE`")
-        })?;
+    let mut files = Vec::new();
+    for path in paths {
+        files.extend(list_recording_files(path)?);
     }
-    Ok(Some(all))
+    let recordings = files.iter().map(|path| Ok((path.as_str(), read_recording(path)?)));
+    let recordings = recordings.collect::<Result<Vec<_>, CliError>>()?;
+    Recording::merge(recordings).map_err(|twice| {
+        let RecordedTwice { host, first, second } = twice;
+        let error = CliError::input(format!("host `{host}` is in two recordings: `{first}` and `{second}`"));
+        error.hint("pass one of them, or record each host once: `forge plan --on HOSTS --record FILE`")
+    })
+}
+
+/// Returns the recordings of a folder, in the order of their names; a file stands for itself.
+fn list_recording_files(path: &Utf8Path) -> Result<Vec<Utf8PathBuf>, CliError> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let failed = |error: std::io::Error| CliError::input(format!("cannot read folder `{path}`: {error}"));
+    let mut files = Vec::new();
+    for entry in path.read_dir_utf8().map_err(failed)? {
+        files.push(entry.map_err(failed)?.into_path());
+    }
+    files.retain(|file| file.extension() == Some("json") && file.is_file());
+    files.sort();
+    match files.is_empty() {
+        true => Err(CliError::input(format!("folder `{path}` contains no recording"))
+            .hint("recordings are files whose names end in `.json`")),
+        false => Ok(files),
+    }
 }
 
 fn read_recording(path: &Utf8Path) -> Result<Recording, CliError> {

@@ -2,6 +2,7 @@
 
 use super::apply_args::{ApplyArgs, ApplyOptions};
 use super::backend::Backend;
+use super::engine_args::EngineArgs;
 use super::error::CliError;
 use super::output::VerbOutput;
 use super::shared_args::{InventoryArg, OutputFormat};
@@ -35,6 +36,8 @@ use std::io::Write;
 pub struct ResumeArgs {
     /// The run: `last`, a name or a unique prefix; defaults to the newest apply of the cluster
     pub run: Option<String>,
+    #[command(flatten)]
+    pub engine: EngineArgs,
     #[command(flatten)]
     pub options: ApplyOptions,
 }
@@ -72,7 +75,8 @@ fn print_note<B>(cx: &VerbContext<'_, B>, text: &str) {
 }
 
 fn build_apply_args(args: &ResumeArgs, plan: Option<Utf8PathBuf>) -> ApplyArgs {
-    ApplyArgs { replay: plan.is_some(), given: plan, options: args.options.clone() }
+    let (engine, options) = (args.engine.clone(), args.options.clone());
+    ApplyArgs { replay: plan.is_some(), given: plan, engine, options }
 }
 
 fn show_finished_run(output: &VerbOutput<'_>, run: &PastRun) -> VerbResult {

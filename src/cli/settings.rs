@@ -1,11 +1,12 @@
 //! Settings of a run, from flags and environment.
 
+use super::engine_settings::EngineSettings;
 use super::env::CliEnvironment;
 use super::error::CliError;
 use super::secret_programs::SecretNeed;
 use super::shared_args::{ColorMode, GlobalArgs, OutputFormat};
 use crate::config::StepFilter;
-use crate::engine::{ReplayOptions, UndoRequest};
+use crate::engine::{ReplayOptions, UndoRequest, WorkerRole};
 use crate::plan::PlanPolicy;
 use crate::state::RunPlanFile;
 use crate::view::progress::ProgressDetail;
@@ -41,6 +42,10 @@ pub struct CliSettings {
     pub past_run: Option<String>,
     /// The saved plan that is applied.
     pub plan_file: Option<RunPlanFile>,
+    /// How hosts are divided among workers; `None` if this process works on them itself.
+    pub engine: Option<EngineSettings>,
+    /// The role of this process, if it is a worker.
+    pub worker: Option<Arc<WorkerRole>>,
     /// The run that an undo reverts; its recipes take the place of those of the inventory.
     pub undo: Option<Arc<UndoRequest>>,
     pub trust: bool,
@@ -90,6 +95,8 @@ impl CliSettings {
             replay: ReplayOptions::default(),
             past_run: None,
             plan_file: None,
+            engine: None,
+            worker: None,
             undo: None,
             trust: typed.trust,
             secrets: SecretNeed::No,
@@ -113,6 +120,11 @@ impl CliSettings {
     /// Returns the settings with `offline`: artifacts then come from the cache only.
     pub fn with_offline(&self, offline: bool) -> Self {
         Self { offline, ..self.clone() }
+    }
+
+    /// Sets the state directory.
+    pub fn set_state_folder(&mut self, folder: &Utf8Path) {
+        self.state = Some(folder.to_owned());
     }
 
     /// Returns the state directory for runs and history of an inventory.

@@ -105,7 +105,8 @@ fn show_file(output: &VerbOutput<'_>, path: &Utf8Path, images: bool) -> Result<(
 /// Prints a saved plan as `plan -o` did: the suggested next command applies the file.
 fn show_saved_plan(output: &VerbOutput<'_>, path: &Utf8Path, saved: &SavedPlan) -> Result<(), CliError> {
     let output = VerbOutput { target: Some(quote_argument(path.as_str())), ..*output };
-    output.write_plan(&saved.plan, saved.plan.exit_code(false), Some(&saved.digest))
+    output.write_plan(&saved.plan, saved.plan.exit_code(false), Some(&saved.digest))?;
+    output.write_added_rehearsal(saved.rehearsal.as_ref())
 }
 
 /// Parses the content of a file: a document of a verb, or a plan or report of the state directory.

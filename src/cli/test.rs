@@ -1,7 +1,7 @@
 //! `forge test`.
 
 use super::atomic_file;
-use super::backend::{Backend, ObservePurpose};
+use super::backend::{Backend, ObservePurpose, SetRequest};
 use super::confirm;
 use super::error::CliError;
 use super::interrupt::InterruptSignals;
@@ -9,9 +9,9 @@ use super::output::{ResultRenderer, VerbOutput};
 use super::report_files::{self, ReportTarget};
 use super::shared_args::{InventoryArg, OutputFormat};
 use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
-use crate::acceptance::schedule_groups;
-use crate::config::{DeclaredTest, PairSelection, TestPrograms};
-use crate::engine::{AcceptanceReport, SkippedHost};
+use crate::acceptance::FabricLayout;
+use crate::config::{DeclaredTest, PlannedRounds, Project, TestPrograms};
+use crate::engine::{AcceptanceReport, DrainBudget, SkippedHost};
 use crate::model::{ExitCode, HostName, HostOutcome};
 use crate::view::{JsonWriter, ResultWriter, TextWriter, acceptance as formats, escape, fold, format_count};
 use std::io::{self, Write};
@@ -28,6 +28,7 @@ use std::io::{self, Write};
   forge test cluster.yaml                                   the set `quick`
   forge test cluster.yaml --set burn-in --on rack_a --yes
   forge test cluster.yaml --dry-run                         show what would run
+  forge test cluster.yaml --drain --yes                     drain nodes first, give them back afterwards
   forge test cluster.yaml --yes --report junit=tests.xml --report html=tests.html
   forge test cluster.yaml --against last --format json | jq '.tests.tests[].faults'")]
 pub struct TestArgs {
@@ -45,6 +46,10 @@ pub struct TestArgs {
     /// Also test hosts that are not verified
     #[arg(long)]
     pub unverified: bool,
+    /// Drain the nodes of the tested hosts first, as `rollout.drain` declares for Kubernetes or Slurm, at most
+    /// `max_unavailable` at a time, and give them back afterwards
+    #[arg(long, conflicts_with = "dry_run")]
+    pub drain: bool,
     /// Also write the results to a file: text, json, markdown, junit or html; repeatable
     #[arg(long, value_name = "FORMAT=FILE", conflicts_with = "dry_run")]
     pub report: Vec<ReportTarget>,
@@ -59,8 +64,11 @@ pub fn run_test<B: Backend>(cx: &VerbContext<'_, B>, args: &TestArgs) -> VerbRes
     let output = cx.output_for(&target);
     let loaded = cx.load_project_with(&target, B::load_for_tests)?;
     let tests = find_set(cx.backend.project(&loaded.0), &args.set)?;
+    if args.drain {
+        check_drain(cx.backend.project(&loaded.0), tests)?;
+    }
     if args.dry_run {
-        return show_tests(cx, &output, tests, &loaded.1);
+        return show_tests(cx, &output, (cx.backend.project(&loaded.0), tests), &loaded.1);
     }
     if !args.yes && !cx.console.can_ask {
         let error = CliError::usage("tests require confirmation, but there is no terminal");
@@ -69,7 +77,24 @@ pub fn run_test<B: Backend>(cx: &VerbContext<'_, B>, args: &TestArgs) -> VerbRes
     block_on(test_hosts(cx, args, &output, &loaded))
 }
 
-fn find_set<'p>(project: &'p crate::config::Project, set: &str) -> Result<&'p [DeclaredTest], CliError> {
+/// Checks that nodes can be drained, and that a pair of hosts may be out of service.
+fn check_drain(project: &Project, tests: &[DeclaredTest]) -> Result<(), CliError> {
+    if project.rollout.kubernetes.is_none() && project.rollout.slurm.is_none() {
+        let error = CliError::usage("`--drain` needs the group of the nodes");
+        return Err(error.hint("declare it: `rollout: { drain: { kubernetes: GROUP } }`, or `slurm: GROUP`"));
+    }
+    let paired = tests.iter().find(|test| !matches!(test.definition.programs, TestPrograms::Host(_)));
+    match paired.filter(|_| DrainBudget::from_rollout(project).limit() < 2) {
+        Some(test) => {
+            let message =
+                format!("test `{}` needs two nodes out of service, and `max_unavailable` is 1", test.definition.name);
+            Err(CliError::usage(message).hint("raise `rollout.max_unavailable`, or test hosts that are not in service"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn find_set<'p>(project: &'p Project, set: &str) -> Result<&'p [DeclaredTest], CliError> {
     let sets = &project.tests.sets;
     sets.get(set).map(Vec::as_slice).ok_or_else(|| {
         let known: Vec<String> = sets.keys().map(|name| format!("`{name}`")).collect();
@@ -80,17 +105,22 @@ fn find_set<'p>(project: &'p crate::config::Project, set: &str) -> Result<&'p [D
 fn show_tests<B: Backend>(
     cx: &VerbContext<'_, B>,
     output: &VerbOutput<'_>,
-    tests: &[DeclaredTest],
+    (project, tests): (&Project, &[DeclaredTest]),
     selected: &[HostName],
 ) -> VerbResult {
     if cx.settings.format != OutputFormat::Text {
         return Err(CliError::usage("`--dry-run` writes text only"));
     }
-    output.write_raw(&|out| tests.iter().try_for_each(|test| write_test_plan(test, selected, out)))?;
+    output.write_raw(&|out| tests.iter().try_for_each(|test| write_test_plan(test, &project.fabric, selected, out)))?;
     Ok(ExitCode::Done)
 }
 
-fn write_test_plan(test: &DeclaredTest, selected: &[HostName], out: &mut dyn Write) -> io::Result<()> {
+fn write_test_plan(
+    test: &DeclaredTest,
+    fabric: &FabricLayout,
+    selected: &[HostName],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let hosts: Vec<&HostName> = test.hosts.iter().filter(|host| selected.contains(host)).collect();
     let names = fold::fold_names(hosts.iter().map(|host| host.as_str()));
     let definition = &test.definition;
@@ -99,12 +129,12 @@ fn write_test_plan(test: &DeclaredTest, selected: &[HostName], out: &mut dyn Wri
     match &definition.programs {
         TestPrograms::Host(command) => write_program("each", command, out)?,
         TestPrograms::Pair { server, client } => {
-            writeln!(out, "  {}", describe_pairs(test.pairs, hosts.len()))?;
+            writeln!(out, "  {}", describe_pairs(test, fabric, &hosts))?;
             write_program("server", server, out)?;
             write_program("client", client, out)?;
         }
         TestPrograms::Group(command) => {
-            writeln!(out, "  {}", describe_groups(test, hosts.len()))?;
+            writeln!(out, "  {}", describe_groups(test, fabric, &hosts))?;
             write_program("launch", command, out)?;
         }
     }
@@ -112,29 +142,31 @@ fn write_test_plan(test: &DeclaredTest, selected: &[HostName], out: &mut dyn Wri
     writeln!(out, "  {}, at most {} s each", escape::escape_line(&parameters.join(" ")), definition.limit_s)
 }
 
-fn describe_groups(test: &DeclaredTest, hosts: usize) -> String {
-    match test.group_size {
-        2 => count_pairs(test.pairs, hosts),
-        size => {
-            let rounds = schedule_groups(hosts, size, test.at_once);
-            let groups = rounds.iter().map(Vec::len).sum();
-            format!("{} in {}", format_count(groups, "group"), format_count(rounds.len(), "round"))
-        }
+fn describe_groups(test: &DeclaredTest, fabric: &FabricLayout, hosts: &[&HostName]) -> String {
+    match (test.group_size, test.plan_group_rounds(fabric, hosts)) {
+        (2, _) => count_pairs(test, fabric, hosts),
+        (_, Ok(plan)) => count_measurements(&plan, "group"),
+        (_, Err(why)) => why,
     }
 }
 
-fn describe_pairs(pairs: PairSelection, hosts: usize) -> String {
-    format!("{}, both directions, each adapter", count_pairs(pairs, hosts))
+fn describe_pairs(test: &DeclaredTest, fabric: &FabricLayout, hosts: &[&HostName]) -> String {
+    format!("{}, both directions, each adapter", count_pairs(test, fabric, hosts))
 }
 
-fn count_pairs(pairs: PairSelection, hosts: usize) -> String {
-    let (pairs, rounds) = match (pairs, hosts) {
-        (_, 0 | 1) => (0, 0),
-        (PairSelection::Ring, 2) => (1, 1),
-        (PairSelection::Ring, _) => (hosts, 2 + hosts % 2),
-        (PairSelection::All, _) => (hosts * (hosts - 1) / 2, hosts - 1 + hosts % 2),
+/// Counts the pairs of one adapter: the first declared one, if the leaves decide.
+fn count_pairs(test: &DeclaredTest, fabric: &FabricLayout, hosts: &[&HostName]) -> String {
+    let rail = test.rails.first().map(String::as_str);
+    test.plan_pair_rounds(fabric, hosts, rail).map_or_else(|why| why, |plan| count_measurements(&plan, "pair"))
+}
+
+fn count_measurements<T>(plan: &PlannedRounds<T>, what: &str) -> String {
+    let count = plan.rounds.iter().map(Vec::len).sum();
+    let alone = match plan.alone.len() {
+        0 => String::new(),
+        alone => format!(" ({} in none)", format_count(alone, "host")),
     };
-    format!("{} in {}", format_count(pairs, "pair"), format_count(rounds, "round"))
+    format!("{} in {}{alone}", format_count(count, what), format_count(plan.rounds.len(), "round"))
 }
 
 fn write_program(role: &str, words: &[String], out: &mut dyn Write) -> io::Result<()> {
@@ -160,7 +192,8 @@ async fn test_hosts<B: Backend>(
     let mut stop = InterruptSignals::start_listening()?;
     let names = fold::fold_names(hosts.iter().map(HostName::as_str));
     let names = escape::escape_truncated(&names, 100);
-    let question = format!("run the tests of `{}` on {}: {names}?", args.set, format_count(hosts.len(), "host"));
+    let drain = if args.drain { "drain the nodes and " } else { "" };
+    let question = format!("{drain}run the tests of `{}` on {}: {names}?", args.set, format_count(hosts.len(), "host"));
     if !args.yes && !confirm::ask_yes_no(&mut stop, cx.console, &question).await? {
         return Err(CliError::interrupted("not run; nothing was contacted"));
     }
@@ -171,7 +204,8 @@ async fn test_hosts<B: Backend>(
     let cancel = B::Cancel::default();
     let work = cx.run_with_progress(output, |events| {
         let against = args.against.as_deref();
-        cx.backend.run_tests(project, &args.set, hosts, skipped, against, cx.settings, events, cancel.clone())
+        let request = SetRequest { set: &args.set, hosts, skipped, against, drain: args.drain };
+        cx.backend.run_tests(project, request, cx.settings, events, cancel.clone())
     });
     let report = cx.run_stoppable(&mut stop, work, &cancel).await;
     let report = report.map_err(CliError::usage)?;

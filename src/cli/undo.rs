@@ -24,12 +24,13 @@ use std::sync::Arc;
 /// Undo the changes of a run
 ///
 /// Before a run changes a host, it stores there what it replaces: files with owner and mode, versions of packages, states
-/// of services, settings, accounts. This verb declares that state, shows the plan, asks for confirmation, applies and
+/// of services, settings, accounts. Before it changes the Kubernetes API, it stores labels and taints of nodes, fields of
+/// objects and revisions of releases in the cluster. This verb declares that state, shows the plan, asks for confirmation, applies and
 /// verifies it, last change first. It does not change the inventory: unless you do, the next apply makes the changes
 /// again.
 ///
 /// If a change cannot be undone (a command without `remove`, a removed directory, a change that needs a window), or a
-/// file was changed after the run, nothing is undone, and the error lists each reason. `--partial` undoes the rest.
+/// file or object was changed after the run, nothing is undone, and the error lists each reason. `--partial` undoes the rest.
 ///
 /// With `-o FILE` the plan is saved instead, for a review, `forge sign` and `forge apply FILE`. An undo is a run too, and
 /// can be undone. Hosts keep the last 20 runs that changed them.
@@ -54,7 +55,7 @@ pub struct UndoArgs {
     /// Skip changes that cannot be undone
     #[arg(long)]
     pub partial: bool,
-    /// Also restore files that were changed after the run; those changes are lost
+    /// Also restore files and objects that were changed after the run; those changes are lost
     #[arg(long)]
     pub overwrite: bool,
 }
@@ -143,14 +144,14 @@ async fn read_undo<B: Backend>(
     run: &str,
     overwrite: bool,
 ) -> Result<GeneratedUndo, CliError> {
-    let machines: Vec<HostName> = hosts.iter().filter(|host| !host.is_cluster()).cloned().collect();
+    let members = list_members(cx, project, hosts);
     let cancel = B::Cancel::default();
     let work = cx.run_with_progress(output, |events| {
-        cx.backend.read_undo(project, &machines, run, overwrite, cx.settings, events, cancel.clone())
+        cx.backend.read_undo(project, &members, run, overwrite, cx.settings, events, cancel.clone())
     });
     let undo = cx.run_stoppable(stop, work, &cancel).await;
     match undo.silent.as_slice() {
-        [(host, why), ..] if undo.silent.len() == machines.len() => Err(CliError::unreachable(format!(
+        [(host, why), ..] if undo.silent.len() == members.len() => Err(CliError::unreachable(format!(
             "no host answered; nothing was changed: {host}: {}",
             escape::escape_line(why)
         ))),
@@ -158,35 +159,53 @@ async fn read_undo<B: Backend>(
     }
 }
 
+/// Returns the hosts to ask, and the cluster if it is selected. Without `--on` it is, although the inventory may have no
+/// step of the cluster any more.
+fn list_members<B: Backend>(cx: &VerbContext<'_, B>, project: &B::Project, hosts: &[HostName]) -> Vec<HostName> {
+    let mut members = hosts.to_vec();
+    let has_cluster = cx.backend.project(project).kubernetes.is_some();
+    if has_cluster && cx.settings.on.is_none() && !members.iter().any(HostName::is_cluster) {
+        members.push(HostName::cluster_api());
+    }
+    members
+}
+
 /// Rejects an undo that would skip changes, unless `partial`.
 fn check_refusals(undo: &GeneratedUndo, run: &str, partial: bool) -> Result<(), CliError> {
     if undo.refused.is_empty() || partial {
         return Ok(());
     }
+    let refusals = fold_refusals(&undo.refused);
+    let error = CliError::failed(format!(
+        "{} of run {run} cannot be undone; nothing was changed",
+        format_count(refusals.len(), "change")
+    ));
+    let noted = refusals.iter().take(10).fold(error, |error, refusal| error.note(refusal.as_str()));
+    let more = refusals.len().saturating_sub(10);
+    let noted = if more > 0 { noted.note(format!("and {more} more")) } else { noted };
+    Err(noted.hint("`--partial` undoes the rest; `--overwrite` also restores what was changed after the run"))
+}
+
+/// Returns a line for each change that cannot be undone: `nginx/config: REASON (on gpu-[01:08])`.
+fn fold_refusals(refused: &[UndoRefusal]) -> Vec<String> {
     let mut folded: BTreeMap<(String, &str), Vec<&str>> = BTreeMap::new();
-    for UndoRefusal { host, step, why } in &undo.refused {
+    for UndoRefusal { host, step, why } in refused {
         let step = step.as_ref().map_or_else(|| "the whole run".to_owned(), ToString::to_string);
         folded.entry((step, why.as_str())).or_default().push(host.as_str());
     }
-    let error = CliError::failed(format!(
-        "{} of run {run} cannot be undone; nothing was changed",
-        format_count(folded.len(), "change")
-    ));
-    let noted = folded.iter().take(10).fold(error, |error, ((step, why), hosts)| {
-        error.note(format!(
-            "{}: {} (on {})",
-            escape::escape_line(step),
-            escape::escape_line(why),
-            escape::escape_line(&fold_names(hosts.iter().copied()))
-        ))
-    });
-    let more = folded.len().saturating_sub(10);
-    let noted = if more > 0 { noted.note(format!("and {more} more")) } else { noted };
-    Err(noted.hint("`--partial` undoes the rest; `--overwrite` also restores files that were changed after the run"))
+    let line = |((step, why), hosts): (&(String, &str), &Vec<&str>)| {
+        let hosts = fold_names(hosts.iter().copied());
+        format!("{}: {} (on {})", escape::escape_line(step), escape::escape_line(why), escape::escape_line(&hosts))
+    };
+    folded.iter().map(line).collect()
 }
 
-/// Reports hosts without an undo, and what the undo leaves unchanged.
+/// Reports changes and hosts without an undo, and what the undo leaves unchanged.
 fn report_unchanged<B>(cx: &VerbContext<'_, B>, undo: &GeneratedUndo) {
+    for refusal in fold_refusals(&undo.refused) {
+        // Ignore a closed stderr: no other stream could report it.
+        let _ = writeln!((cx.console.err)(), "not undone: {refusal}");
+    }
     for (host, why) in &undo.silent {
         // Ignore a closed stderr: no other stream could report it.
         let _ = writeln!((cx.console.err)(), "not undone on {host}: {}", escape::escape_line(why));

@@ -87,6 +87,9 @@ impl<'a, B: Backend> VerbContext<'a, B> {
             _ => return Err(output.report_failed_load(&target.path, diags, sources)?),
         };
         output.write_diags(&diags, &sources)?;
+        if let Some((why, hint)) = self.backend.refuse_engine_kind(&project, self.settings) {
+            return Err(CliError::usage(why).hint(hint));
+        }
         let past = self.find_past_hosts(&project)?;
         let hosts = self.backend.select_hosts(&project, self.settings, past.as_ref());
         let hosts = hosts.map_err(|diag| output.report_selection_error(&diag, &sources))?;

@@ -1,6 +1,6 @@
 //! `forge why-slow`.
 
-use super::backend::Backend;
+use super::backend::{Backend, SetRequest};
 use super::confirm;
 use super::error::CliError;
 use super::interrupt::InterruptSignals;
@@ -126,7 +126,8 @@ async fn measure_suspects<B: Backend>(
     }
     let cancel = B::Cancel::default();
     let work = cx.run_with_progress(output, |events| {
-        cx.backend.run_tests(project, SET, &hosts, Vec::new(), None, cx.settings, events, cancel.clone())
+        let request = SetRequest { set: SET, hosts: &hosts, skipped: Vec::new(), against: None, drain: false };
+        cx.backend.run_tests(project, request, cx.settings, events, cancel.clone())
     });
     cx.run_stoppable(stop, work, &cancel).await.map(Some).map_err(CliError::usage)
 }

@@ -108,6 +108,7 @@ const BUILTIN_TESTS: &[(&str, &str)] = files!("recipes/tests":
     "ib-send-lat",
     "ib-write-bw",
     "ib-write-lat",
+    "memory-read",
     "nccl-all-gather",
     "nccl-all-gather-hosts",
     "nccl-all-reduce",

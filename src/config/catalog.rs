@@ -326,6 +326,7 @@ pub(super) fn format_provision(provision: &ProvidedItem) -> String {
         ProvidedItem::Path(path) => format!("file {path}"),
         ProvidedItem::Unit(name) => format!("unit {name}"),
         ProvidedItem::User(name) => format!("user {name}"),
+        ProvidedItem::Group(name) => format!("group {name}"),
         ProvidedItem::Package(name) => format!("package {name}"),
         ProvidedItem::Object(name) => format!("object {name}"),
         ProvidedItem::Served(name) => format!("kind {name}"),

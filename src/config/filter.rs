@@ -26,6 +26,12 @@ impl StepFilter {
         Self { deepest: Some(level), ..self.clone() }
     }
 
+    /// Returns the same filter without some steps: `recipe/step`.
+    pub fn skip_also(&self, steps: &[String]) -> Self {
+        let skip = self.skip.iter().cloned().chain(steps.iter().map(|text| NamePattern::new(text)));
+        Self { skip: skip.collect(), ..self.clone() }
+    }
+
     /// Returns whether the filter includes steps and verifications of that level.
     pub fn admits_level(&self, level: VerifyLevel) -> bool {
         self.deepest.is_none_or(|deepest| level <= deepest)

@@ -22,7 +22,12 @@ pub(super) fn replace_entries(
         let Some((file, node)) = cx.parse_yaml(&path, generated.text.clone()) else { continue };
         let Some(recipe) = recipe::read_recipe(&node, &path, cx) else { continue };
         let span = Span { file, start: 0, end: 0 };
-        let hosts: Vec<&str> = generated.hosts.iter().map(HostName::as_str).collect();
+        // No entry selects the cluster: its steps run there once, whichever hosts the recipe is applied to.
+        let of_cluster = generated.hosts.iter().any(HostName::is_cluster);
+        let hosts: Vec<&str> = match of_cluster {
+            true => vec!["all"],
+            false => generated.hosts.iter().map(HostName::as_str).collect(),
+        };
         inventory.apply.push(RawApplyEntry::of_hosts((recipe.name.clone(), span), (hosts.join(","), span)));
         library.insert(recipe.name.clone(), Arc::new(recipe));
     }

@@ -90,6 +90,8 @@ pub(super) fn build_graph(applied: &AppliedRecipes, project: &Project, diags: &m
         applied.recipes.values().flat_map(|recipe| build_recipe_links(recipe, applied, project)).collect();
     links.extend(applied.recipes.values().flat_map(|recipe| build_cluster_links(recipe, applied)));
     match Graph::build(&steps, &links) {
+        // What one step of an undo cannot restore does not keep the others from doing so.
+        Ok(graph) if project.generated => graph.without_success_of_earlier_steps(),
         Ok(graph) => graph,
         Err(cycles) => {
             cycles.into_iter().for_each(|cycle| diags.push(cycle));

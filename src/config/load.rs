@@ -16,9 +16,10 @@ use super::template_check::{TemplateChecker, TemplateLocation};
 use super::written_values::WrittenValues;
 use super::{
     ConditionOutcome, ExportedValues, FactSource, GeneratedRecipe, Project, Recipe, RecipeInstance, RecipeRule,
-    RecipeStep, TestSuite, YamlData, YamlNode, cluster_member, generated_entries, graph_links, recipe, recipe_cycles,
-    recipe_reads, step_body_check,
+    RecipeStep, RolloutPolicy, TestSuite, YamlData, YamlNode, cluster_member, generated_entries, graph_links, recipe,
+    recipe_cycles, recipe_reads, step_body_check,
 };
+use crate::acceptance::FabricLayout;
 use crate::diag::{Diag, DiagCode, DiagList, DiagSeverity, FileId, SourceMap, Span};
 use crate::graph::Graph;
 use crate::model::HostName;
@@ -72,6 +73,9 @@ fn load_with_context(path: &Utf8Path, mut cx: LoadContext<'_>) -> (Option<Projec
             project.secret_variables = cx.secret_variables.into();
             if let Some(access) = &mut project.kubernetes {
                 access.withheld = project.secret_variables.clone();
+            }
+            if let Some(pods) = &mut project.worker_pods {
+                pods.access.withheld = project.secret_variables.clone();
             }
             let sources = project.sources.clone();
             (Some(project), diags, sources)
@@ -128,9 +132,12 @@ fn read_project(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
     let drift = inventory.drift.take().unwrap_or_default();
     let undo = inventory.undo.unwrap_or_default();
     let (kubernetes, named_api) = (inventory.kubernetes.take(), inventory.names_api);
+    let worker_pods = inventory.worker_pods.take();
     let resolved = inventory::resolve_inventory(inventory, cx);
     rollout.iter().for_each(|rollout| inventory::check_rollout(rollout, resolved.groups.keys(), cx));
-    let tests = read_tests(&node, &resolved, cx);
+    let universe = SelectorUniverse::from_hosts_and_groups(&resolved.hosts, &resolved.groups);
+    let fabric = inventory::read_fabric(find_section(&node, "fabric"), &universe, &resolved.hosts, cx);
+    let tests = read_tests((&node, rollout.as_ref()), &universe, (&resolved, &fabric), cx);
     let programs = ProgramCache::default();
     let broken = check_recipes(&library, &resolved, &programs, cx);
     let idle = find_unapplied_builtins(&library, &resolved);
@@ -145,8 +152,10 @@ fn read_project(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
         rollout: rollout.unwrap_or_default(),
         drift,
         undo,
+        fabric,
         tests,
         kubernetes,
+        worker_pods,
         programs,
         generated: cx.generated.is_some(),
         digests: LockedDigests::read_lock_file(path, &cx.root, cx.learn, &mut cx.diags),
@@ -159,14 +168,20 @@ fn read_project(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
 }
 
 /// Reads `tests:`, and for a run of tests the built-in sets that it does not replace.
-fn read_tests(root: &YamlNode, resolved: &ResolvedInventory, cx: &mut LoadContext<'_>) -> TestSuite {
-    let universe = SelectorUniverse::from_hosts_and_groups(&resolved.hosts, &resolved.groups);
+fn read_tests(
+    (root, rollout): (&YamlNode, Option<&RolloutPolicy>),
+    universe: &SelectorUniverse<'_>,
+    (resolved, fabric): (&ResolvedInventory, &FabricLayout),
+    cx: &mut LoadContext<'_>,
+) -> TestSuite {
     let hosts: Vec<HostName> = resolved.hosts.keys().cloned().collect();
-    let mut suite = inventory::tests::read_test_suite(find_tests_section(root), &universe, &hosts, cx);
+    let scope = inventory::tests::TestScope { universe, hosts: &hosts, fabric };
+    let mut suite = inventory::tests::read_test_suite(find_section(root, "tests"), &scope, cx);
+    rollout.iter().for_each(|rollout| inventory::check_test_labels(rollout, &suite, cx));
     let builtin: &[&str] = if cx.tests { &BUILTIN_SETS } else { &[] };
     for name in builtin {
         if !suite.sets.contains_key(*name)
-            && let Some(entries) = inventory::tests::read_builtin_set(name, &universe, &hosts, cx)
+            && let Some(entries) = inventory::tests::read_builtin_set(name, &scope, cx)
         {
             suite.sets.insert((*name).to_owned(), entries);
         }
@@ -174,9 +189,9 @@ fn read_tests(root: &YamlNode, resolved: &ResolvedInventory, cx: &mut LoadContex
     suite
 }
 
-fn find_tests_section(root: &YamlNode) -> Option<&YamlNode> {
+fn find_section<'n>(root: &'n YamlNode, name: &str) -> Option<&'n YamlNode> {
     let YamlData::Map(entries) = &root.data else { return None };
-    entries.iter().find(|(key, _)| key.text == "tests").map(|(_, node)| node)
+    entries.iter().find(|(key, _)| key.text == name).map(|(_, node)| node)
 }
 
 /// Returns a project without any declarations.
@@ -197,8 +212,10 @@ pub(super) fn empty_project(path: &Utf8Path, cx: &LoadContext<'_>) -> Project {
         rollout: Default::default(),
         drift: Default::default(),
         undo: Default::default(),
+        fabric: Default::default(),
         tests: Default::default(),
         kubernetes: None,
+        worker_pods: None,
         secrets: Default::default(),
         secret_variables: Default::default(),
         programs: ProgramCache::default(),

@@ -51,6 +51,7 @@ mod step_conflicts;
 mod template;
 mod template_check;
 mod template_list;
+mod test_rounds;
 mod test_suite;
 mod tree_render;
 mod unknown_keys;
@@ -96,7 +97,9 @@ pub use rollout::{NodeDrain, NodeReturnCondition, RebootPolicy, ResourceOffer, R
 pub use schema::{inventory_schema, recipe_schema};
 pub use slow_causes::SlowQuestions;
 pub use starter_inventory::{StarterConnect, StarterGroup, StarterHost, StarterInventory, sanitize_cluster_name};
+pub use step_conflicts::{StepConflict, find_conflicts_by_facts, values_contradict};
 pub use template::{EvalOutcome, FactSource, PendingInput, TemplateError};
+pub use test_rounds::PlannedRounds;
 pub use test_suite::{DeclaredLimit, DeclaredTest, PairSelection, TestDefinition, TestOutput, TestPrograms, TestSuite};
 pub use written_values::WrittenValues;
 pub use yaml_node::{YamlData, YamlKey, YamlNode};

@@ -43,10 +43,14 @@ pub struct Project {
     pub drift: super::DriftPolicy,
     /// The `undo:` settings; defaults if the inventory has none.
     pub undo: crate::model::UndoRetention,
+    /// Which leaf each adapter is connected to, if that is declared.
+    pub fabric: crate::acceptance::FabricLayout,
     /// The declared sets of acceptance tests, and the built-in sets.
     pub tests: super::TestSuite,
     /// The cluster's API, if one is declared.
     pub kubernetes: Option<crate::object::ClusterAccess>,
+    /// Where workers run as pods, if that is declared.
+    pub worker_pods: Option<crate::object::WorkerPods>,
     /// The secrets that the inventory names. All other values contain only their placeholders.
     pub secrets: SecretStore,
     /// Environment variables that secrets were read from. forge does not pass them to child processes.

@@ -9,6 +9,10 @@ use std::fmt;
 /// up to a quarter of an hour. Seconds.
 pub const REBOOT_LIMIT_S: u64 = 30 * 60;
 
+/// Default time after which a host judges a boot that no session confirmed: firmware of many adapters and a file system
+/// check take minutes. Seconds.
+pub const REBOOT_GUARD_S: u64 = 10 * 60;
+
 /// `rollout:`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RolloutPolicy {
@@ -26,6 +30,8 @@ pub struct RolloutPolicy {
     pub reboot: RebootPolicy,
     /// Timeout for a host to return from a reboot. Seconds.
     pub reboot_timeout_s: u64,
+    /// Seconds after a boot at which the host takes it back unless it brought the host back; `None` for never.
+    pub reboot_guard_s: Option<u64>,
     /// Time of day at which windows may open, by the controller's clock; `None` for always.
     pub hours: Option<RolloutHours>,
     /// How long a window waits for processes that use the host's devices; `None` to not wait. Seconds.
@@ -49,12 +55,20 @@ impl Default for RolloutPolicy {
             quorum: Vec::new(),
             reboot: RebootPolicy::default(),
             reboot_timeout_s: REBOOT_LIMIT_S,
+            reboot_guard_s: Some(REBOOT_GUARD_S),
             hours: None,
             busy_wait_s: None,
             slurm: None,
             kubernetes: None,
             span: None,
         }
+    }
+}
+
+impl RolloutPolicy {
+    /// Returns whether a host of these groups is declared as a Slurm node.
+    pub fn is_slurm_node(&self, groups: &[String]) -> bool {
+        self.slurm.as_ref().is_some_and(|(group, _)| group == "all" || groups.contains(group))
     }
 }
 
@@ -71,6 +85,8 @@ pub struct NodeDrain {
     pub manner: DrainAllowedLosses,
     /// Resources that a node must offer before it is uncordoned; `None` to uncordon it at once.
     pub returns: Option<NodeReturnCondition>,
+    /// Sets of acceptance tests with a label of the node that says that its host holds them.
+    pub test_labels: Vec<(String, Span)>,
 }
 
 /// Resources that a node must offer before it takes pods again, in addition to being ready.

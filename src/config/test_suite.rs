@@ -122,6 +122,30 @@ pub enum PairSelection {
     Ring,
     /// Each host with each other one: n − 1 rounds.
     All,
+    /// Each host with two neighbours of its leaf.
+    Leaf,
+    /// Each host with one of every other leaf.
+    Across,
+}
+
+impl PairSelection {
+    /// Every selection.
+    pub const ALL: [Self; 4] = [Self::Ring, Self::All, Self::Leaf, Self::Across];
+
+    /// Returns the value of `schedule`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ring => "ring",
+            Self::All => "all",
+            Self::Leaf => "leaf",
+            Self::Across => "across",
+        }
+    }
+
+    /// Returns whether it needs to know the leaf of each host.
+    pub fn needs_fabric(self) -> bool {
+        matches!(self, Self::Leaf | Self::Across)
+    }
 }
 
 /// A test: which program runs, and how its output is read.
@@ -189,6 +213,8 @@ pub enum TestOutput {
     Dcgm,
     /// `fio --output-format=json`, in GB/s.
     Fio,
+    /// `sysbench memory --memory-oper=read`, in GB/s.
+    Sysbench,
     /// `nvbandwidth`, in GB/s, for the test case `testcase`.
     Nvbandwidth,
     /// The last line is a number, in the test's own unit.
@@ -197,13 +223,14 @@ pub enum TestOutput {
 
 impl TestOutput {
     /// Every format.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::PerftestBandwidth,
         Self::PerftestLatency,
         Self::Ucx,
         Self::Nccl,
         Self::Dcgm,
         Self::Fio,
+        Self::Sysbench,
         Self::Nvbandwidth,
         Self::Number,
     ];
@@ -217,6 +244,7 @@ impl TestOutput {
             Self::Nccl => "nccl",
             Self::Dcgm => "dcgm",
             Self::Fio => "fio",
+            Self::Sysbench => "sysbench",
             Self::Nvbandwidth => "nvbandwidth",
             Self::Number => "number",
         }
@@ -227,7 +255,7 @@ impl TestOutput {
         match self {
             Self::PerftestBandwidth | Self::Ucx => "Gb/s",
             Self::PerftestLatency => "us",
-            Self::Nccl | Self::Fio | Self::Nvbandwidth => "GB/s",
+            Self::Nccl | Self::Fio | Self::Sysbench | Self::Nvbandwidth => "GB/s",
             Self::Dcgm => "diagnostics",
             Self::Number => "",
         }
@@ -240,7 +268,7 @@ impl TestOutput {
             Self::PerftestBandwidth | Self::PerftestLatency | Self::Ucx => (&[Kernel, Ofed, Adapters], &[]),
             Self::Nccl => (&[Kernel, Driver, Gpus, Ofed, Adapters, Packages], &["libnccl2", "libnccl"]),
             Self::Dcgm | Self::Nvbandwidth => (&[Kernel, Driver, Gpus], &[]),
-            Self::Fio | Self::Number => (&[Kernel], &[]),
+            Self::Fio | Self::Sysbench | Self::Number => (&[Kernel], &[]),
         };
         DeclaredBasis {
             sources: sources.iter().copied().collect(),

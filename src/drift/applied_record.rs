@@ -47,6 +47,12 @@ impl<'r> AppliedRecordView<'r> {
         says(self.0) || self.0.get("value").is_some_and(says)
     }
 
+    /// Reports whether a verification of the recipe did not pass in the run that wrote the record.
+    pub fn lacks_verification(&self, name: &str) -> bool {
+        let failed = self.0.get("unverified").and_then(Value::as_array);
+        failed.is_some_and(|failed| failed.iter().any(|one| one == name))
+    }
+
     /// Returns the record in a form for display.
     pub fn to_last_applied(&self, value: Option<String>) -> LastApplied {
         let text = |key: &str| UntrustedText::from(self.text_field(key));

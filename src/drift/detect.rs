@@ -3,7 +3,10 @@
 use super::applied_record::AppliedRecordView;
 use super::cause::DriftCause;
 use super::counters::CounterGrowth;
-use super::explain::{DeclaredStep, classify_recipe_cause, explain_cause, fill_attribute, list_changed_attributes};
+use super::explain::{
+    DeclaredStep, VerificationCause, classify_verification_cause, explain_cause, fill_attribute,
+    list_changed_attributes,
+};
 use super::finding_severity::FindingSeverity;
 use super::health::{self, HostFault};
 use super::ignore_rules::IgnoreRuleMatcher;
@@ -15,7 +18,7 @@ use crate::plan::{
     self, HostContext, HostHold, HostPlan, HostReachability, HostWarning, ObservedHost, ObservedNode, Plan, PlanInputs,
     RELEASE_HINT, StepAssessment, StepInstance, StepPlan, StepPredictions, UndeclaredResource, VerifyPlan,
 };
-use crate::probe::UnansweredReason;
+use crate::probe::{UnansweredReason, WriterTrace};
 use crate::resource::{Assessment, ChangeMark, ChangedObject};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -58,26 +61,28 @@ pub fn compute_drift(inputs: &PlanInputs<'_>, plan: &Plan, look: &DetectionConte
     let mut found = DetectedDrift::default();
     for host in &plan.hosts {
         let took = look.took.get(&host.host).copied().unwrap_or_default();
-        let drift = start_host_drift(host, took);
-        let mut of_one =
-            HostDriftCollector { found: &mut found, passing: &mut passing, plan: host, now: look.now, drift };
+        let writer = seen.get(&host.host).and_then(|seen| seen.writer.as_ref());
+        let drift = start_host_drift(host, writer, took);
+        let (found, passing, now) = (&mut found, &mut passing, look.now);
+        let mut of_one = HostDriftCollector { found, passing, plan: host, is_worked_on: writer.is_some(), now, drift };
         if let Some(case) = seen.get(&host.host).and_then(|seen| HostContext::new(ground, &host.host, seen)) {
             of_one.collect_findings(&case, look.grown.get(&host.host).unwrap_or(&CounterGrowth::new()));
         }
-        let drift = of_one.drift;
+        let HostDriftCollector { found, drift, .. } = of_one;
         found.hosts.push(drift);
     }
     found.ignored = passing.list_rule_results();
     found
 }
 
-fn start_host_drift(plan: &HostPlan, took: Duration) -> HostDrift {
+fn start_host_drift(plan: &HostPlan, writer: Option<&WriterTrace>, took: Duration) -> HostDrift {
+    let own = plan.hold.as_ref().map(warn_hold).into_iter().chain(writer.map(warn_writer));
     HostDrift {
         host: plan.host.clone(),
         reach: plan.reach.clone(),
         settled: 0,
         follow: 0,
-        warnings: plan.warnings.iter().cloned().chain(plan.hold.as_ref().map(warn_hold)).collect(),
+        warnings: plan.warnings.iter().cloned().chain(own).collect(),
         took,
     }
 }
@@ -86,11 +91,20 @@ fn warn_hold(hold: &HostHold) -> HostWarning {
     HostWarning { why: hold.describe().into(), hint: Some(RELEASE_HINT.to_owned()) }
 }
 
+/// Names the run that works on the host now: a difference may be what it has not done yet.
+fn warn_writer(writer: &WriterTrace) -> HostWarning {
+    let why = format!("another run works on this host: {}", writer.describe()).into();
+    let hint = "differences are not judged while it works; run `forge drift` again after its end";
+    HostWarning { why, hint: Some(hint.to_owned()) }
+}
+
 /// The check of one host.
 struct HostDriftCollector<'l, 'p> {
     found: &'l mut DetectedDrift,
     passing: &'l mut IgnoreRuleMatcher<'p>,
     plan: &'l HostPlan,
+    /// Whether another run may be changing the host.
+    is_worked_on: bool,
     now: &'l str,
     drift: HostDrift,
 }
@@ -121,6 +135,7 @@ impl HostDriftCollector<'_, '_> {
             }
         }
         self.check_node(case);
+        self.check_window(case);
         if case.ground.filter.is_empty() {
             list_due_tests(case.ground.project, case.seen).into_iter().for_each(|due| self.add_due_tests(due));
         }
@@ -129,13 +144,29 @@ impl HostDriftCollector<'_, '_> {
         }
     }
 
-    /// Adds a finding, unless it is ignored.
+    /// Adds a finding, unless it is ignored, or another run may be about to change that.
     fn push_finding(&mut self, finding: DriftFinding, paths: &[String]) {
+        if self.is_worked_on && finding.aspect.is_changed_by_apply() {
+            return self.defer_finding(finding, paths);
+        }
         let (recipe, step) = (finding.recipe.raw(), finding.step.raw());
         match self.passing.try_ignore(recipe, step, paths) {
             true => self.record_ignored_step(recipe, step),
             false => self.found.findings.push(finding),
         }
+    }
+
+    /// Leaves a difference undecided: an alarm about what a run is about to change would be false. A step with
+    /// several differences is listed once.
+    fn defer_finding(&mut self, finding: DriftFinding, paths: &[String]) {
+        let DriftFinding { host, recipe, step, aspect, reason, place, .. } = finding;
+        self.mark_undecided(recipe.raw(), step.raw());
+        let last = self.found.unknown.last();
+        if last.is_some_and(|last| last.host == host && last.recipe == recipe && last.step == step) {
+            return;
+        }
+        let reason = format!("not judged while a run works on the host: {}", reason.raw()).into();
+        self.push_undecided(UndecidedItem { host, recipe, step, aspect, reason, hint: None, place }, paths);
     }
 
     fn push_undecided(&mut self, unsure: UndecidedItem, paths: &[String]) {
@@ -196,6 +227,22 @@ impl HostDriftCollector<'_, '_> {
             }
             _ => {}
         }
+    }
+
+    /// Reports a host that a run did not bring back into service, unless its node is reported already.
+    fn check_window(&mut self, case: &HostContext<'_>) {
+        let is_reported = matches!(case.seen.node, Some(ObservedNode::Node { left: Some(_), .. }));
+        let left = plan::left_open_by(case.seen, &case.ground.project.cluster).filter(|_| !is_reported);
+        let Some(run) = left else { return };
+        let finding = DriftFinding {
+            title: "maintenance window".into(),
+            verdict: StepVerdict::Pending,
+            reason: format!("the window that run {} opened is still open", run.raw()).into(),
+            hint: Some("run `forge apply`: it closes the window if the whole host matches and verifies".to_owned()),
+            cause: DriftCause::Pending,
+            ..self.blank_finding(ROLLOUT, WINDOW, FindingAspect::Window)
+        };
+        self.push_finding(finding, &[]);
     }
 
     /// Reports a set of acceptance tests whose results no longer hold, or are missing although required.
@@ -341,14 +388,48 @@ impl HostDriftCollector<'_, '_> {
         match verify.verdict {
             StepVerdict::Ok => self.drift.settled += 1,
             StepVerdict::NotApplicable => {}
-            // It runs once the steps of its recipe match.
-            StepVerdict::Pending => self.mark_undecided(&verify.recipe, &verify.name),
+            StepVerdict::Pending => match self.reassess_verification(case, verify) {
+                Some(judged) => self.check_verification(case, &judged),
+                // It is evaluated once the steps of its recipe match.
+                None => {
+                    self.drift.follow += 1;
+                    self.mark_undecided(&verify.recipe, &verify.name);
+                }
+            },
             StepVerdict::Unknown => self.add_undecided_verification(verify),
             StepVerdict::Change | StepVerdict::Blocked(_) => {
                 let finding = self.build_verification_finding(case, verify);
                 self.push_finding(finding, &[]);
             }
         }
+    }
+
+    /// Evaluates a verification with the observed answers if only ignored findings keep it waiting: an ignored difference must
+    /// not hide a failure. Returns `None` if it has to wait for a repair.
+    fn reassess_verification(&self, case: &HostContext<'_>, verify: &VerifyPlan) -> Option<VerifyPlan> {
+        if case.seen.missing.is_some() || self.has_open_step(&verify.recipe) {
+            return None;
+        }
+        let instance = case.instances().iter().find(|instance| instance.recipe.name == verify.recipe)?;
+        let declared = instance.recipe.verify.iter().find(|declared| declared.name == verify.name)?;
+        let (verdict, reason) = plan::assess_verification(case, instance, declared);
+        let check = plan::build_check_run(case, instance, declared, verdict);
+        (verdict != StepVerdict::Pending).then(|| VerifyPlan {
+            verdict,
+            reason: reason.into(),
+            check,
+            ..verify.clone()
+        })
+    }
+
+    /// Reports whether a step of the recipe differs on this host without being ignored, or could not be evaluated.
+    fn has_open_step(&self, recipe: &str) -> bool {
+        let host = &self.plan.host;
+        let found = self.found.findings.iter().rev().take_while(|finding| finding.host == *host);
+        let first = (host.clone(), recipe.to_owned(), String::new());
+        let undecided = self.found.undecided.range(first..).next();
+        found.into_iter().any(|finding| finding.recipe.raw() == recipe && finding.aspect == FindingAspect::Step)
+            || undecided.is_some_and(|(of, name, _)| of == host && name == recipe)
     }
 
     fn add_undecided_verification(&mut self, verify: &VerifyPlan) {
@@ -367,10 +448,15 @@ impl HostDriftCollector<'_, '_> {
 
     /// Builds the finding of a verification. It has no record of its own: the records of its recipe show the cause.
     fn build_verification_finding(&self, case: &HostContext<'_>, verify: &VerifyPlan) -> DriftFinding {
-        let (cause, last_applied) = classify_recipe_cause(case, &verify.recipe);
+        let VerificationCause { cause, last_applied, failed_in } =
+            classify_verification_cause(case, &verify.recipe, &verify.name);
+        let reason = match failed_in {
+            Some(run) => format!("{}; it did not pass in run {} either", verify.reason.raw(), run.raw()).into(),
+            None => verify.reason.clone(),
+        };
         DriftFinding {
             verdict: verify.verdict,
-            reason: verify.reason.clone(),
+            reason,
             level: verify.level,
             place: verify.place.clone(),
             object: find_verified_object(case, verify),
@@ -446,6 +532,10 @@ const HARDWARE: &str = "hardware";
 
 /// The recipe name in findings about acceptance tests; the step is the set.
 const TESTS: &str = "tests";
+
+/// The recipe and step names in findings about the host's window.
+const ROLLOUT: &str = "rollout";
+const WINDOW: &str = "window";
 
 /// The recipe and step names in findings about the host's node.
 const KUBERNETES: &str = "kubernetes";

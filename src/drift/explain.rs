@@ -115,11 +115,21 @@ fn digest_declared(case: &HostContext<'_>, turn: &StepInstance<'_>) -> Option<St
     (!digest.starts_with("keyed:") || !left_out).then_some(digest)
 }
 
-/// Returns the cause by all records of a recipe, and the latest record.
-pub(super) fn classify_recipe_cause(case: &HostContext<'_>, recipe: &str) -> (DriftCause, Option<LastApplied>) {
+/// Why a verification does not pass, by all records of its recipe.
+pub(super) struct VerificationCause {
+    pub cause: DriftCause,
+    /// The latest record of the recipe.
+    pub last_applied: Option<LastApplied>,
+    /// The run that applied the recipe and in which the verification did not pass either.
+    pub failed_in: Option<UntrustedText>,
+}
+
+/// Returns the cause for a verification. One that did not pass in the apply either says nothing about what changed since.
+pub(super) fn classify_verification_cause(case: &HostContext<'_>, recipe: &str, name: &str) -> VerificationCause {
     let turns = case.expand_local_steps();
     let own = turns.iter().filter(|turn| *turn.expanded.id.recipe == *recipe);
     let (mut latest, mut moved, mut unsure): (Option<LastApplied>, bool, bool) = (None, false, false);
+    let mut failed_in = None;
     for turn in own {
         let Some(record) = case.find_record(&turn.expanded.id).map(AppliedRecordView::new) else { continue };
         let declared = DeclaredStep::from_instance(case, turn);
@@ -127,14 +137,17 @@ pub(super) fn classify_recipe_cause(case: &HostContext<'_>, recipe: &str) -> (Dr
         moved |= differs && !declared.has_exports;
         unsure |= differs && declared.has_exports;
         let told = record.to_last_applied(None);
+        if record.lacks_verification(name) {
+            failed_in = Some(told.run.clone());
+        }
         if latest.as_ref().is_none_or(|latest| latest.time < told.time) {
             latest = Some(told);
         }
     }
-    let cause = match (&latest, moved, unsure) {
+    let cause = match (&latest, moved, unsure || failed_in.is_some()) {
         (None, ..) | (Some(_), false, true) => DriftCause::Unknown,
         (Some(_), true, _) => DriftCause::RecipeChanged,
         (Some(_), false, false) => DriftCause::MachineChanged,
     };
-    (cause, latest)
+    VerificationCause { cause, last_applied: latest, failed_in }
 }

@@ -85,11 +85,17 @@ impl DriftFinding {
         (self.host.clone(), self.recipe.raw().to_owned(), self.step.raw().to_owned(), attribute)
     }
 
-    /// Returns when its step was last applied and matched, in whole seconds, if that was after a time. A pending step is
-    /// applied, too.
-    fn applied_after(&self, time: &str) -> Option<String> {
-        let applied = self.last_applied.as_ref()?.time.raw();
-        let (last, before) = (applied.parse::<Timestamp>().ok()?, time.parse::<Timestamp>().ok()?);
+    /// Returns when its step was last applied.
+    fn applied_time(&self) -> Option<Timestamp> {
+        self.last_applied.as_ref()?.time.raw().parse().ok()
+    }
+
+    /// Returns when its step was last applied and matched, in whole seconds, if that was after an earlier finding. A
+    /// pending step is applied, too. Times of findings are whole seconds, so the time of the apply before the earlier
+    /// finding decides, if it is known.
+    fn applied_since(&self, known: &KnownFinding) -> Option<String> {
+        let last = self.applied_time()?;
+        let before = known.applied.as_ref().unwrap_or(&known.since).parse::<Timestamp>().ok()?;
         let matched = self.aspect == FindingAspect::Step && self.cause != DriftCause::Pending;
         (last > before && matched).then(|| last.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
     }
@@ -113,6 +119,7 @@ impl DriftFinding {
             severity: self.severity,
             first_seen: self.first_seen.clone(),
             since: self.last_seen.clone(),
+            applied: self.applied_time().map(|time| time.to_string()),
             times: self.times,
             print: self.compute_fingerprint(),
             resolved: None,
@@ -263,7 +270,7 @@ fn classify_finding(
 ) {
     let known = past.open.get(key);
     // It matched when its step was applied: from then on, it is another occurrence.
-    if let Some((known, applied)) = known.and_then(|known| Some((known, finding.applied_after(&known.since)?))) {
+    if let Some((known, applied)) = known.and_then(|known| Some((known, finding.applied_since(known)?))) {
         entry.resolved.push(KnownFinding { resolved: Some(applied), ..known.clone() });
     }
     let ended = entry.resolved.last().filter(|ended| ended.finding_key() == *key);
@@ -280,7 +287,7 @@ fn classify_finding(
         }
         // It was resolved for less than a day: the same finding flaps.
         (_, Some(known)) if is_recent(known.resolved.as_deref(), &finding.last_seen) => {
-            if finding.applied_after(&known.first_seen).is_none() {
+            if finding.applied_since(known).is_none() {
                 finding.first_seen.clone_from(&known.first_seen);
             }
             finding.times = known.times + 1;

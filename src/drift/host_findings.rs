@@ -86,6 +86,7 @@ mod tests {
             severity: FindingSeverity::Medium,
             first_seen: "2026-11-21T09:00:00Z".into(),
             since: "2026-11-21T09:00:00Z".into(),
+            applied: None,
             times: 1,
             print: "00ff".into(),
             resolved: None,

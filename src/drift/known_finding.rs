@@ -26,6 +26,9 @@ pub struct KnownFinding {
     pub first_seen: String,
     /// When it last appeared; later than `first_seen` if it flaps.
     pub since: String,
+    /// When its step had last been applied at that time. RFC 3339; absent if it was not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied: Option<String>,
     /// How often it appeared within a day.
     pub times: u32,
     /// Digest of the desired and observed values: another digest is a change.

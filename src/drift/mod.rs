@@ -44,4 +44,4 @@ pub use model::{
 };
 pub use notice::{DriftNotice, DriftNoticeItem, NOTICE_VERSION, NoticeDecision, build_notice};
 pub use notification::{DriftNotification, NotificationState};
-pub use test_proofs::list_proof_facts;
+pub use test_proofs::{holds_test_set, list_proof_facts, read_host_proofs};

@@ -8,7 +8,7 @@ use crate::plan::{HostReachability, HostWarning};
 use crate::resource::{ChangeMark, ChangedObject};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Version of the document. Compatible additions keep it; any other change increments it.
@@ -44,6 +44,9 @@ pub struct DriftReport {
     /// Entries of `drift.ignore` that matched a finding, or have expired.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<IgnoreRuleResult>,
+    /// Steps and verifications with an ignored finding: host, recipe and step.
+    #[serde(skip)]
+    pub ignored_steps: BTreeSet<(HostName, String, String)>,
     /// Why no history is available: then every finding counts as new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_history: Option<String>,
@@ -90,7 +93,7 @@ pub(super) fn is_zero(count: &usize) -> bool {
 pub struct DriftFinding {
     /// The host that differs; `kubernetes` for an object of the cluster.
     pub host: HostName,
-    /// The recipe of the step or verification; `hardware`, `kubernetes` or `tests` for findings without a recipe.
+    /// The recipe of the step or verification; `hardware`, `kubernetes`, `rollout` or `tests` for findings without a recipe.
     pub recipe: UntrustedText,
     /// The step, `step` or `step[key]`; the name of a verification; the part of the hardware.
     pub step: UntrustedText,
@@ -220,8 +223,20 @@ pub enum FindingAspect {
     Health,
     /// The host's Kubernetes node, which a run drained and did not uncordon.
     Node,
+    /// The host's window, which a run left open: the host is out of service.
+    Window,
     /// A set of acceptance tests that is due.
     Proof,
+}
+
+impl FindingAspect {
+    /// Reports whether an apply changes what such a finding is about.
+    pub fn is_changed_by_apply(self) -> bool {
+        match self {
+            Self::Step | Self::Verification | Self::Undeclared | Self::Node | Self::Window => true,
+            Self::Health | Self::Proof => false,
+        }
+    }
 }
 
 /// The record of the last verified apply.
@@ -289,7 +304,7 @@ impl RepairAction {
 pub struct UndecidedItem {
     /// The host on which it could not be evaluated; `kubernetes` for the cluster's API.
     pub host: HostName,
-    /// The recipe of the step or verification; `hardware`, `kubernetes` or `tests` for items without a recipe.
+    /// The recipe of the step or verification; `hardware`, `kubernetes`, `rollout` or `tests` for items without a recipe.
     pub recipe: UntrustedText,
     /// The step, or the name of a verification.
     pub step: UntrustedText,
@@ -325,6 +340,9 @@ pub struct DriftCounts {
     /// Number of findings that were resolved since the previous run.
     #[serde(default)]
     pub resolved: usize,
+    /// Steps and verifications that can be evaluated only after others are repaired.
+    #[serde(default)]
+    pub follow: usize,
     /// Findings by the name of their cause, and by the name of their severity.
     pub by_cause: BTreeMap<String, usize>,
     /// Number of findings by the name of their severity; a severity without findings is absent.
@@ -332,6 +350,15 @@ pub struct DriftCounts {
 }
 
 impl DriftReport {
+    /// Returns the steps, `recipe/step`, of which `drift.ignore` ignores every finding.
+    pub fn list_ignored_steps(&self) -> BTreeSet<String> {
+        let name = |recipe: &str, step: &str| format!("{recipe}/{}", step.split('[').next().unwrap_or(step));
+        let own = self.findings.iter().filter(|finding| finding.aspect == FindingAspect::Step);
+        let found: BTreeSet<String> = own.map(|finding| name(finding.recipe.raw(), finding.step.raw())).collect();
+        let ignored = self.ignored_steps.iter().map(|(_, recipe, step)| name(recipe, step));
+        ignored.filter(|step| !found.contains(step)).collect()
+    }
+
     /// Computes the totals of the report.
     pub fn count_findings(&self) -> DriftCounts {
         let mut counts = DriftCounts {
@@ -342,9 +369,10 @@ impl DriftReport {
             ignored: self.ignored.iter().map(|line| line.count).sum(),
             resolved: self.resolved.len(),
             settled: self.hosts.iter().map(|host| host.settled).sum(),
+            follow: self.hosts.iter().map(|host| host.follow).sum(),
             ..DriftCounts::default()
         };
-        let drifted: std::collections::BTreeSet<_> = self.findings.iter().map(|finding| &finding.host).collect();
+        let drifted: BTreeSet<_> = self.findings.iter().map(|finding| &finding.host).collect();
         counts.drifted = drifted.iter().filter(|host| !host.is_cluster()).count();
         for finding in &self.findings {
             *counts.by_cause.entry(finding.cause.name().to_owned()).or_default() += 1;

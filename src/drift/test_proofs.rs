@@ -2,9 +2,10 @@
 
 use crate::acceptance::{HostProofs, ObservedBasis, ProofState};
 use crate::config::{DeclaredTest, Project};
-use crate::model::proofs_file_name;
+use crate::facts::Facts;
+use crate::model::{HostName, proofs_file_name};
 use crate::plan::ObservedHost;
-use crate::probe::{Probe, ProbeReading};
+use crate::probe::{Observation, Probe, ProbeReading};
 
 /// A set of tests that is due on a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub(super) fn list_due_tests(project: &Project, seen: &ObservedHost) -> Vec<DueT
     if !is_tested || project.is_simulated(&seen.host) {
         return Vec::new();
     }
-    let proofs = read_proofs(project, seen);
+    let proofs = read_host_proofs(project, &seen.observation);
     let sets = project.tests.sets.keys().map(|set| match &proofs {
         Ok(proofs) => assess_set(project, set, proofs, seen),
         Err(why) => {
@@ -43,8 +44,12 @@ pub(super) fn list_due_tests(project: &Project, seen: &ObservedHost) -> Vec<DueT
     sets.filter(|due| !due.reasons.is_empty() || !due.unknown.is_empty()).collect()
 }
 
-fn read_proofs(project: &Project, seen: &ObservedHost) -> Result<HostProofs, String> {
-    let state = match seen.observation.get(&Probe::Records) {
+/// Returns which tests a host has passed, from its records.
+///
+/// # Errors
+/// They could not be read: the reason, as a lowercase fragment.
+pub fn read_host_proofs(project: &Project, observation: &Observation) -> Result<HostProofs, String> {
+    let state = match observation.get(&Probe::Records) {
         Ok(ProbeReading::Records(state)) => state,
         Ok(_) => return Err("unexpected type of answer".to_owned()),
         Err(why) => return Err(format!("the proofs could not be read: {}", why.why)),
@@ -53,6 +58,19 @@ fn read_proofs(project: &Project, seen: &ObservedHost) -> Result<HostProofs, Str
         Some(text) => HostProofs::parse(text.raw(), &project.cluster),
         None => Ok(HostProofs::new(&project.cluster)),
     }
+}
+
+/// Returns whether a host has passed every test that a set has for it, and nothing has moved that the results rest on.
+/// A set without tests for the host proves nothing.
+pub fn holds_test_set(project: &Project, set: &str, host: &HostName, proofs: &HostProofs, facts: &Facts) -> bool {
+    let tests = project.tests.list_proof_names(set).into_iter();
+    let mut own = tests.filter(|(_, test)| test.hosts.contains(host)).peekable();
+    own.peek().is_some()
+        && own.all(|(name, test)| {
+            let now = ObservedBasis::read(&test.definition.rests_on, facts);
+            let kept = proofs.tests.get(&name);
+            kept.is_some_and(|kept| kept.assess(&test.digest_declaration(), &now) == ProofState::Proven)
+        })
 }
 
 fn assess_set(project: &Project, set: &str, proofs: &HostProofs, seen: &ObservedHost) -> DueTests {

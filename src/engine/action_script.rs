@@ -7,6 +7,7 @@ use crate::script::{ScriptToken, ShellFragment};
 use crate::state::UndoScripts;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::time::Duration;
 
 /// The result of one action of a group.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,6 +20,8 @@ pub struct ExecutedAction {
     pub output: UntrustedText,
     /// Why the action could not begin: a prerequisite is not available.
     pub lacks: Option<StepFailure>,
+    /// The limit after which the host ended the action.
+    pub stopped_after: Option<Duration>,
     /// Whether the beginning of the output is missing, as only the last part of a long output is kept.
     pub cut: bool,
 }
@@ -33,12 +36,14 @@ pub struct GroupedAction<'a> {
     pub exports_stdout: bool,
     /// Paths that it may have written.
     pub paths: &'a [String],
+    /// The step to note in the journal of a view; `None` outside of rehearsals.
+    pub noted_step: Option<&'a str>,
 }
 
 impl<'a> GroupedAction<'a> {
     /// Returns an action that shares nothing and exports nothing.
     pub fn alone(script: &'a ActionScript) -> Self {
-        Self { script, batch: None, exports_stdout: false, paths: &[] }
+        Self { script, batch: None, exports_stdout: false, paths: &[], noted_step: None }
     }
 
     fn directory(&self) -> Option<&'a str> {
@@ -53,10 +58,10 @@ impl<'a> GroupedAction<'a> {
 /// Returns `exit status 100`, or the usual meaning of the status.
 pub fn format_exit_status(status: i32) -> String {
     match status {
-        124 => "timed out".to_owned(),
+        124 => "exit status 124: `timeout` ends with it after it stopped a command".to_owned(),
         126 => "exit status 126: a command could not be executed".to_owned(),
         127 => "exit status 127: a command was not found".to_owned(),
-        _ if status > 128 && status < 160 => format!("killed by signal {}", status - 128),
+        _ if status > 128 && status < 160 => format!("exit status {status}: as if killed by signal {}", status - 128),
         _ => format!("exit status {status}"),
     }
 }
@@ -73,6 +78,7 @@ pub fn build_group_script(actions: &[GroupedAction<'_>], undo: &UndoScripts) -> 
             .code("printf '\\n%s begin %s\\n' \"$FORGE_T\"")
             .number(number as u64)
             .code("\n(\n")
+            .append_fragment(action.noted_step.map(note_step).unwrap_or_default())
             .append_fragment(if number == 0 { undo.before.clone() } else { ShellFragment::new() })
             .append_fragment(action.script.body.clone())
             .code(if action.exports_stdout { "\n)\n" } else { "\n) 2>&1\n" })
@@ -83,6 +89,15 @@ pub fn build_group_script(actions: &[GroupedAction<'_>], undo: &UndoScripts) -> 
             .code(" \"$forge_rc\"\n[ \"$forge_rc\" -eq 0 ] || { forge_after; exit 0; }\n");
     }
     script.code("forge_after\n")
+}
+
+/// Notes in the journal of a view that the actions of a step begin, and names the step to the programs that they start.
+pub fn note_step(step: &str) -> ShellFragment {
+    ShellFragment::new()
+        .code("forge_step() { export FORGE_STEP=\"$1\"; printf 'step\\t%s\\t%s\\n' \"$(date +%s.%N)\" \"$1\"; }\n")
+        .code("forge_step")
+        .word(step)
+        .code(" >>/usr/local/lib/forge-sandbox/journal\n")
 }
 
 /// Sets `forge_rc` to the status of the last command. If it succeeded, and the host has SELinux, gives `paths` the
@@ -414,7 +429,13 @@ mod tests {
     fn action_without_begin_frame_keeps_its_exit_status() {
         let token = ScriptToken::new("t");
         let acted = split_group_output(b"rd half\nlast\n\nt end 0 7\n", 99, &token, 2);
-        let first = ExecutedAction { status: Some(7), began: true, output: "last".into(), cut: true, lacks: None };
+        let first = ExecutedAction {
+            status: Some(7),
+            began: true,
+            output: "last".into(),
+            cut: true,
+            ..ExecutedAction::default()
+        };
         assert_eq!(acted, [first, ExecutedAction::default()]);
         let acted = split_group_output(b"lf\nx\n\nt end 1 0\n\nt begin 2\nok\n\nt end 2 0\n", 99, &token, 3);
         let gone = ExecutedAction { status: Some(0), began: true, cut: true, ..ExecutedAction::default() };

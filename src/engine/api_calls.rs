@@ -16,10 +16,31 @@ pub(super) async fn execute_api_calls(work: &mut HostWork<'_>, due: &DueStep) ->
     if work.link.is_lost() {
         return ExecutedAction::default();
     }
-    let Some(writer) = work.link.cluster_writer() else {
-        work.link.mark_lost(host_side_error("the cluster lock is not held".to_owned()));
+    let shared = work.run.board.shared_values();
+    let HostWork { link, undo, run, .. } = &mut *work;
+    let Some(writer) = link.cluster_writer() else {
+        link.mark_lost(host_side_error("the cluster lock is not held".to_owned()));
         return ExecutedAction::default();
     };
+    let entry = match undo.keep_cluster_state(run, writer, due).await {
+        Ok(entry) => entry,
+        Err(error) => {
+            let why = format!("the state before the change cannot be kept: {}", error.message);
+            let error = KubeError { message: why, ..error };
+            let failure = build_call_failure(&error, "", &|text| shared.secrets.scrub_secrets(text));
+            return ExecutedAction { lacks: Some(failure), ..ExecutedAction::default() };
+        }
+    };
+    let done = execute_calls(work, due).await;
+    let HostWork { link, undo, .. } = &mut *work;
+    if let (Some(entry), Some(writer)) = (entry, link.cluster_writer()) {
+        undo.note_created_objects(writer, entry, &writer.take_applied_uids()).await;
+    }
+    done
+}
+
+async fn execute_calls(work: &HostWork<'_>, due: &DueStep) -> ExecutedAction {
+    let Some(writer) = work.link.cluster_writer() else { return ExecutedAction::default() };
     let shared = work.run.board.shared_values();
     let end = Instant::now() + due.limit;
     let mut printed = Vec::new();

@@ -36,6 +36,21 @@ pub async fn apply(
     events: &EventSender,
     cancel: &CancelSignal,
 ) -> RunReport {
+    let hosts_change = plan.hosts.iter().any(|host| host.has_changes() && !host.host.is_cluster());
+    apply_part(project, plan, hosts_change, observed, options, events, cancel).await
+}
+
+/// Like [`apply`], for the part of a run that concerns the hosts of `plan`. `hosts_change`: any host changes in the whole
+/// run.
+pub(super) async fn apply_part(
+    project: &Project,
+    plan: &Plan,
+    hosts_change: bool,
+    observed: ObservedHosts,
+    options: &RunOptions,
+    events: &EventSender,
+    cancel: &CancelSignal,
+) -> RunReport {
     let began = Instant::now();
     let ObservedHosts { seen, chosen, published, exports, secrets, mut links, api, missing, .. } = observed;
     let mut seen: BTreeMap<HostName, ObservedHost> = seen.into_iter().map(|s| (s.host.clone(), s)).collect();
@@ -63,7 +78,7 @@ pub async fn apply(
         board: &board,
         api: &api,
         missing: missing.as_ref(),
-        hosts_change: plan.hosts.iter().any(|host| host.has_changes() && !host.host.is_cluster()),
+        hosts_change,
         cancel,
         events,
         window: &Semaphore::new(options.parallel.max(1)),
@@ -77,7 +92,9 @@ pub async fn apply(
         hosts: plan.hosts.iter().filter(|h| h.will_run() && !h.host.is_cluster()).count(),
         steps: plan.hosts.iter().filter(|h| h.will_run()).flat_map(|h| &h.steps).filter(|s| s.will_run()).count(),
     });
-    announce_canary_wait(&run, plan);
+    if let Some(wait) = build_canary_wait(plan) {
+        run.emit_event(wait);
+    }
     let mut going: FuturesUnordered<_> =
         hosts.into_iter().map(|(host, seen, link)| run_host(&run, host, seen, link)).collect();
     let done = collect_host_reports(&run, &mut going).await;
@@ -99,13 +116,12 @@ pub async fn apply(
     report
 }
 
-/// Reports once which hosts start only after the canaries.
-fn announce_canary_wait(run: &ApplyContext<'_>, plan: &Plan) {
-    let waits = |host: &&HostPlan| host.will_run() && !run.canaries.contains(&host.host) && !host.host.is_cluster();
+/// Returns the event that names the hosts that start only after the canaries, if there are any.
+pub(super) fn build_canary_wait(plan: &Plan) -> Option<Event> {
+    let canaries = &plan.rollout.canaries;
+    let waits = |host: &&HostPlan| host.will_run() && !canaries.contains(&host.host) && !host.host.is_cluster();
     let hosts: Vec<HostName> = plan.hosts.iter().filter(waits).map(|host| host.host.clone()).collect();
-    if !run.canaries.is_empty() && !hosts.is_empty() {
-        run.emit_event(Event::AwaitingCanaries { hosts, canaries: run.canaries.iter().cloned().collect() });
-    }
+    (!canaries.is_empty() && !hosts.is_empty()).then(|| Event::AwaitingCanaries { hosts, canaries: canaries.clone() })
 }
 
 /// Returns the recipes whose verification is awaited by a step of another recipe.

@@ -17,9 +17,23 @@ pub fn bind_saved_plan(
     options: &RunOptions,
     replay: bool,
 ) -> Plan {
+    let plan = Plan { id: saved.digest.clone(), ..saved.plan.clone() };
+    bind_plan(project, plan, observed, options, !replay)
+}
+
+/// Returns the part of `bound` that can be carried out on the current observation. With `once`, a host on which another
+/// run carried it out is stale if it has changes again. A second pass of the same run continues the first one.
+pub(super) fn bind_plan(
+    project: &Project,
+    mut bound: Plan,
+    observed: &mut ObservedHosts,
+    options: &RunOptions,
+    once: bool,
+) -> Plan {
+    // Only a worker takes part in a run that another process has begun.
+    let own_run = options.worker.as_ref().map(|worker| worker.run.as_str());
     let now = super::verify::plan(project, observed, options);
     let mut now: BTreeMap<HostName, HostPlan> = now.hosts.into_iter().map(|host| (host.host.clone(), host)).collect();
-    let mut bound = Plan { id: saved.digest.clone(), ..saved.plan.clone() };
     let mut seen: BTreeMap<HostName, &mut ObservedHost> =
         observed.seen.iter_mut().map(|seen| (seen.host.clone(), seen)).collect();
     for host in &mut bound.hosts {
@@ -37,7 +51,7 @@ pub fn bind_saved_plan(
             *host = now;
             continue;
         }
-        let ran = find_earlier_run(&saved.digest, seen).filter(|_| !replay && host.has_changes());
+        let ran = find_earlier_run(&bound.id, own_run, seen).filter(|_| once && host.has_changes());
         if ran.is_some() && !now.has_changes() {
             // It has run and nothing is left of it: the current observation is the proof.
             *host = now;
@@ -82,10 +96,12 @@ fn format_step_count(count: usize) -> String {
     }
 }
 
-/// Returns the run that applied a plan on a host, from the host's own records.
-fn find_earlier_run(digest: &str, seen: &ObservedHost) -> Option<String> {
+/// Returns the other run that applied a plan on a host, from the host's own records.
+fn find_earlier_run(digest: &str, own_run: Option<&str>, seen: &ObservedHost) -> Option<String> {
     let records = seen.records.values().flatten();
-    let mut own = records.filter(|record| record.get("plan").and_then(Value::as_str) == Some(digest));
+    let field = |record: &'_ Value, key: &str| record.get(key).and_then(Value::as_str).map(str::to_owned);
+    let of_plan = records.filter(|record| field(record, "plan").as_deref() == Some(digest));
+    let mut own = of_plan.filter(|record| own_run.is_none() || field(record, "run").as_deref() != own_run);
     let text = |record: &Value, key: &str| record.get(key).and_then(Value::as_str).unwrap_or("?").to_owned();
     let first = own.next()?;
     let (user, controller) = (text(first, "user"), text(first, "controller"));

@@ -149,7 +149,8 @@ pub(super) fn find_declared_node<'n>(
     find_host_node(nodes, host.as_str(), address)
 }
 
-fn build_node_seen(project: &Project, host: &HostName, nodes: &[ClusterNode]) -> ObservedNode {
+/// Returns what a list of nodes says about a host.
+pub(super) fn build_node_seen(project: &Project, host: &HostName, nodes: &[ClusterNode]) -> ObservedNode {
     match find_declared_node(project, host, nodes) {
         Ok(Some(node)) => ObservedNode::Node {
             name: node.name.as_str().into(),

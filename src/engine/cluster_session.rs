@@ -117,7 +117,11 @@ impl HostSession for ClusterSession {
     }
 }
 
-async fn open_cluster_reader(project: &Project, options: &RunOptions) -> Result<ClusterReader, TransportError> {
+/// Opens the API that the inventory declares, read-only.
+pub(super) async fn open_cluster_reader(
+    project: &Project,
+    options: &RunOptions,
+) -> Result<ClusterReader, TransportError> {
     let access =
         project.kubernetes.as_ref().ok_or_else(|| host_side_error("the inventory has no `kubernetes`".to_owned()))?;
     let cluster = open_cluster(project, access, options).await.map_err(to_transport_error)?;
@@ -125,7 +129,7 @@ async fn open_cluster_reader(project: &Project, options: &RunOptions) -> Result<
 }
 
 /// Sends `probes` and stores the answers if required.
-async fn observe_cluster(
+pub(super) async fn observe_cluster(
     looker: &ClusterReader,
     probes: &BTreeSet<Probe>,
     keep: bool,

@@ -86,6 +86,7 @@ impl DriftRun<'_> {
             unknown: std::mem::take(&mut found.unknown),
             resolved: Vec::new(),
             ignored: std::mem::take(&mut found.ignored),
+            ignored_steps: found.ignored_steps.clone(),
             no_history: None,
             notified: Vec::new(),
             outliers: None,

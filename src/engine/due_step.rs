@@ -25,6 +25,8 @@ pub(super) struct DueStep {
     pub changes: Vec<crate::resource::AttributeChange>,
     pub long: bool,
     pub limit: Duration,
+    /// Whether the host ends the action at its limit. Otherwise it goes on, and the run stops waiting for it.
+    pub stops_at_limit: bool,
     pub retries: u32,
     /// Whether the action's own stdout is exported, and whether that value is secret.
     pub exports_stdout: bool,
@@ -33,7 +35,7 @@ pub(super) struct DueStep {
     pub paths: Vec<String>,
     /// What the host restores unless a new session confirms the change, if it is guarded.
     pub guard: Option<DueGuard>,
-    /// How the change is undone; `None` for changes of the cluster's API.
+    /// How the change is undone; `None` if nothing acts.
     pub undo: Option<UndoStep>,
 }
 
@@ -75,7 +77,7 @@ pub(super) fn build_due_step(
         _ => Default::default(),
     };
     let undo = match &turn.expanded.state {
-        ExpansionState::Resource(resource) if action.script().is_some() => {
+        ExpansionState::Resource(resource) if action.script().is_some() || !action.calls().is_empty() => {
             Some(build_undo_step(options, case, (turn, turns), resource.as_ref(), &ruling.judgement))
         }
         _ => None,
@@ -105,6 +107,7 @@ pub(super) fn build_due_step(
         changes: ruling.judgement.changes,
         long,
         limit: choose_time_limit(turn.step.timeout_s, own, options.timeout, long),
+        stops_at_limit: turn.step.traits().stops_at_limit,
         retries: turn.step.retries,
         exports_stdout: turn.step.exports.values().any(|e| e.stdout),
         secret: turn.step.exports.values().any(|e| e.stdout && e.secret),
@@ -150,7 +153,7 @@ fn build_undo_step(
         kind: resource.kind().to_owned(),
         title: SecretStore::mask_placeholders(&resource.title()),
         effect: plan::derive_undo_effect(turn, resource, judgement),
-        secret: SecretStore::has_placeholder(&plan::to_canonical_json(&resource.desired_value())),
+        secret: plan::may_hold_secret(case, id, resource),
         restart_on: plan::find_restart_inputs(turn, turns).iter().map(|input| input.expanded.id.clone()).collect(),
         records: replaced.into_iter().map(keep_record).collect(),
     }

@@ -228,18 +228,24 @@ fn empty_host_result(host: &HostName, outcome: HostOutcome, reason: &str) -> Exe
 }
 
 /// Runs the command in the home folder with the default umask; `timeout` stops it and its children. The inner shell
-/// reports the exit status on its own descriptor, to distinguish the command's own 124 or 137 from a timeout. A timeout
-/// is reported after all other output with the token, which the command does not know.
+/// reports the exit status on its own descriptor, to distinguish the command's own 124 or 137 from a timeout. The command
+/// runs in a subshell, as it may be one of the shell itself, such as `exit` or `exec`. A timeout is reported after all
+/// other output with the token, which the command does not know; an inner shell that was killed before is none.
 const EXEC_FUNCTION: &str = r#"umask 022
 set +u
 cd 2>/dev/null || cd /
 forge_l=$1 forge_t=$FORGE_T
 shift
 unset FORGE_T
+forge_up() { read -r forge_u forge_r </proc/uptime && forge_u=${forge_u%.*}; }
+forge_up && forge_b=$forge_u || forge_b=
 command -v timeout >/dev/null 2>&1 || { "$@"; return; }
-{ forge_s=$(timeout -k 5 "$forge_l" sh -c '"$@" 3>&- 4>&-; s=$?; printf %s "$s" >&3; exit "$s"' sh "$@" 3>&1 >&4); } 4>&1
-[ -n "$forge_s" ] || printf '%s stopped' "$forge_t" >&2
-return "${forge_s:-124}"
+{ forge_s=$(timeout -k 5 "$forge_l" sh -c '("$@") 3>&- 4>&-; s=$?; printf %s "$s" >&3; exit "$s"' sh "$@" 3>&1 >&4); forge_e=$?; } 4>&1
+[ -z "$forge_s" ] || return "$forge_s"
+case $forge_e in 124 | 137)
+if [ -z "$forge_b" ] || ! forge_up || [ "$((forge_u - forge_b + 1))" -ge "$forge_l" ]; then printf '%s stopped' "$forge_t" >&2; fi ;;
+esac
+return "$forge_e"
 "#;
 
 fn build_command_script(command: &ExecCommand, limit: Duration) -> ShellFragment {

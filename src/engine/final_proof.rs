@@ -42,9 +42,36 @@ impl<'h, 'r> FinalProof<'h, 'r> {
         self.adopt_matching_steps(&findings);
         RecipeVerification::new(self.work).await_passed(None).await;
         match self.work.link.is_lost() {
-            false => self.report_verifications(),
+            false => {
+                let reports = self.report_verifications();
+                self.record_failures(&findings, &reports);
+                reports
+            }
             true => Vec::new(),
         }
+    }
+
+    /// Queues records that name the verifications that did not pass.
+    fn record_failures(&mut self, findings: &BTreeMap<StepId, StepFinding>, reports: &[VerifyReport]) {
+        if self.is_only_read() {
+            return;
+        }
+        let mut failed: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for report in reports {
+            match report.result {
+                VerifyResult::Held => drop(failed.entry(report.recipe.clone()).or_default()),
+                VerifyResult::Failed { .. } | VerifyResult::Unknown { .. } => {
+                    failed.entry(report.recipe.clone()).or_default().push(report.name.clone());
+                }
+                VerifyResult::Skipped { .. } | VerifyResult::NotApplicable { .. } => {}
+            }
+        }
+        self.work.records.queue_unverified(&self.work.view, &list_settled(findings), &failed);
+    }
+
+    /// Reports whether nothing is written: a cluster that is only evaluated is not locked.
+    fn is_only_read(&self) -> bool {
+        self.work.host().is_cluster() && self.work.link.cluster_writer().is_none()
     }
 
     /// Fails a step that was reported as done and no longer matches, whatever undid it. Clears a step that was pending
@@ -65,13 +92,10 @@ impl<'h, 'r> FinalProof<'h, 'r> {
 
     /// Queues records for steps that match and have no valid record.
     fn adopt_matching_steps(&mut self, findings: &BTreeMap<StepId, StepFinding>) {
-        // A cluster that is only evaluated is not locked: nothing is written there.
-        if self.work.host().is_cluster() && self.work.link.cluster_writer().is_none() {
+        if self.is_only_read() {
             return;
         }
-        let matching = findings.values().filter(|finding| finding.verdict == StepVerdict::Ok);
-        let settled: Vec<StepId> = matching.map(|finding| finding.id.clone()).collect();
-        self.work.records.adopt_matching(&self.work.view, &self.work.results, &settled);
+        self.work.records.adopt_matching(&self.work.view, &self.work.results, &list_settled(findings));
     }
 
     fn report_verifications(&self) -> Vec<VerifyReport> {
@@ -90,6 +114,11 @@ impl<'h, 'r> FinalProof<'h, 'r> {
         }
         reports
     }
+}
+
+fn list_settled(findings: &BTreeMap<StepId, StepFinding>) -> Vec<StepId> {
+    let matching = findings.values().filter(|finding| finding.verdict == StepVerdict::Ok);
+    matching.map(|finding| finding.id.clone()).collect()
 }
 
 /// Returns the result of a completed step that has another verdict at the end of the run.

@@ -270,12 +270,13 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         self.work.results.publish_nothing(self.group);
     }
 
-    /// Evaluates the results of actions. Only observed results are claimed.
+    /// Evaluates the results of actions. Only observed results are claimed. After a failure, a step whose action never began
+    /// is skipped; the failure of one that acted stays visible.
     fn assess_after_acting(&mut self, due: &[DueStep], acted: &[ExecutedAction], took: Duration) {
         let mut failed: Option<String> = None;
-        for mut report in self.build_step_reports(due, acted) {
+        for (mut report, acted) in self.build_step_reports(due, acted).into_iter().zip(acted) {
             report.took = took;
-            if let (Some(name), StepResult::Failed { .. }) = (&failed, &report.result) {
+            if let (Some(name), StepResult::Failed { .. }, false) = (&failed, &report.result, acted.began) {
                 report.result = StepResult::Skipped { reason: format!("`{name}` of the same recipe failed").into() };
             }
             if stops_group(&report.result) && failed.is_none() {
@@ -323,6 +324,7 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         let hint = judgement.as_ref().and_then(|judgement| judgement.hint.clone());
         let result = match (acted.status, judgement) {
             (None, _) if !acted.began => Err("did not run".to_owned()),
+            _ if acted.stopped_after.is_some() => Err(describe_stop(acted.stopped_after.unwrap_or_default())),
             (Some(status), judgement) if status != 0 => Err(describe_exit(turn, status, judgement.as_ref())),
             (_, None) => Err("the step is no longer in the plan".to_owned()),
             (_, Some(_)) if turn.exports_stdout && !has_whole_output(acted) => Err(CUT_VALUE_REASON.to_owned()),
@@ -503,6 +505,13 @@ fn stops_group(result: &StepResult) -> bool {
 
 /// Returns `exit status 171: not for this hardware` if the step declares its meaning, with the state after a failed
 /// installer.
+fn describe_stop(limit: Duration) -> String {
+    format!(
+        "stopped: it ran longer than its limit of {} s (`timeout` of the step, or `--timeout`)",
+        limit.as_secs_f64()
+    )
+}
+
 fn describe_exit(turn: &DueStep, status: i32, after: Option<&Assessment>) -> String {
     let meaning = turn.resource.as_ref().and_then(|resource| resource.explain_exit_status(status));
     let text = match meaning {

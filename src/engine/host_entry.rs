@@ -40,6 +40,8 @@ pub(super) async fn lock_host(
     mut link: Box<dyn HostSession>,
 ) -> Result<Box<dyn HostSession>, Box<HostReport>> {
     const PAUSE: Duration = Duration::from_secs(1);
+    // The session of a worker that was killed ends soon after it.
+    let mut patience: u32 = if run.options.worker.is_some() { 60 } else { 0 };
     let host = &plan.host;
     let owner = run.options.build_lock_owner(run.options.verb_name(), run.project);
     let mut told = None;
@@ -50,6 +52,10 @@ pub(super) async fn lock_host(
                     run.emit_event(Event::RecordsMoved { host: host.clone(), object: object.as_str().into() });
                 }
                 return Ok(link);
+            }
+            Ok(HostLockAttempt::Held(owner)) if patience > 0 && owner.raw().contains(&run.options.run) => {
+                patience -= 1;
+                tokio::time::sleep(PAUSE).await;
             }
             Ok(HostLockAttempt::Held(owner)) => {
                 break report_locked(host, &owner);

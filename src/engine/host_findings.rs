@@ -98,7 +98,7 @@ impl HostFindingsWriter {
         let script = build_kept_file_script(&findings_file_name(&project.cluster), content);
         let done = self
             .0
-            .run_acting_script(script, SHORT_SCRIPT_LIMIT, &SecretStore::default())
+            .run_acting_script(script, SHORT_SCRIPT_LIMIT.into(), &SecretStore::default())
             .await
             .map_err(|error| error.to_string())?;
         match done.finished.status {

@@ -4,7 +4,7 @@ use super::host_session::{HostLockAttempt, HostScriptOutput, HostSession, LongSt
 use crate::kube::ClusterWriter;
 use crate::model::SecretStore;
 use crate::probe::{Observation, Probe};
-use crate::script::ShellFragment;
+use crate::script::{ScriptLimit, ShellFragment};
 use crate::transport::{FilePayload, LockOwner, TransportError, UnitName};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -63,10 +63,10 @@ impl HostLink {
     pub async fn run_acting_script(
         &mut self,
         body: ShellFragment,
-        limit: Duration,
+        limit: impl Into<ScriptLimit>,
         secrets: &SecretStore,
     ) -> Result<HostScriptOutput, LinkLost> {
-        let done = self.session.run_acting_script(body, limit, secrets).await;
+        let done = self.session.run_acting_script(body, limit.into(), secrets).await;
         self.note_loss(done)
     }
 

@@ -21,8 +21,9 @@ use super::untouched_host::{
     record_planned_phases, report_new_hold, report_not_started, report_on_hold, report_refused, report_stale,
     report_unchanged,
 };
-use super::window::MaintenanceWindow;
+use super::window::{MaintenanceWindow, refresh_test_labels};
 use crate::model::{HostOutcome, UntrustedText};
+use crate::object::TEST_LABEL_PREFIX;
 use crate::plan::{HostPlan, HostReachability, ObservedHost, StepStage};
 use crate::transport::TransportError;
 use std::collections::{BTreeSet, VecDeque};
@@ -76,10 +77,13 @@ pub(super) async fn run_host(
 }
 
 /// Publishes that a host is done. A host that this run does not change does not count against the failure budget,
-/// whatever fails there.
+/// whatever fails there, unless it is a canary.
 fn announce_finished(run: &ApplyContext<'_>, plan: &HostPlan, report: HostReport) -> HostReport {
-    let counts = plan.has_changes() && !report.host.is_cluster();
+    let counts = (plan.has_changes() || run.canaries.contains(&plan.host)) && !report.host.is_cluster();
     run.board.finish_host(&report.host, if counts { report.outcome } else { HostOutcome::Ok });
+    if let Some(worker) = &run.options.worker {
+        worker.hand_over(&report, run.board.read_data(|data| data.is_out_of_service(&report.host)));
+    }
     run.emit_event(Event::HostFinished {
         host: report.host.clone(),
         outcome: report.outcome,
@@ -216,10 +220,21 @@ impl<'r> HostRun<'r> {
             true => Vec::new(),
         };
         self.work.flush_records().await;
-        self.report(verify).await
+        let mislabeled = match self.can_end_test_results() {
+            true => refresh_test_labels(&mut self.work).await.err(),
+            false => None,
+        };
+        self.report(verify, mislabeled).await
     }
 
-    async fn report(mut self, verify: Vec<VerifyReport>) -> HostReport {
+    /// Returns whether results of acceptance tests may have ended with this run. A node that is out of service has no label.
+    fn can_end_test_results(&self) -> bool {
+        let changed = self.work.plan.window.is_some() || !self.work.results.changed().is_empty();
+        changed && !self.window.is_open() && !self.work.link.is_lost()
+    }
+
+    /// `mislabeled` says why a label of the host's node may be wrong.
+    async fn report(mut self, verify: Vec<VerifyReport>, mislabeled: Option<UntrustedText>) -> HostReport {
         let mut report = empty_report(self.work.host(), HostOutcome::Ok, UntrustedText::default());
         let loss = self.work.link.loss();
         if let Some(error) = loss {
@@ -242,9 +257,17 @@ impl<'r> HostRun<'r> {
             None => {}
         }
         self.work.link.close().await;
-        match self.window.describe_failed_return() {
-            Some(why) if matches!(report.outcome, HostOutcome::Ok | HostOutcome::Changed) => {
-                HostReport { outcome: HostOutcome::Failed, reason: why, hint: Some(WINDOW_OPEN_HINT.into()), ..report }
+        let mislabeled = mislabeled.map(|why| {
+            let why = format!("the labels `{TEST_LABEL_PREFIX}…` of its node may be wrong: {}", why.raw());
+            (why.into(), LABEL_HINT)
+        });
+        let failed =
+            self.window.describe_failed_return(report.outcome).map(|why| (why, WINDOW_OPEN_HINT)).or(mislabeled);
+        match failed {
+            Some((why, hint))
+                if matches!(report.outcome, HostOutcome::Ok | HostOutcome::Changed | HostOutcome::Pending) =>
+            {
+                HostReport { outcome: HostOutcome::Failed, reason: why, hint: Some(hint.into()), ..report }
             }
             _ => report,
         }
@@ -253,5 +276,6 @@ impl<'r> HostRun<'r> {
 
 const RUN_AGAIN_HINT: &str =
     "retry when the host is reachable: the next run detects completed steps and waits for running ones";
+const LABEL_HINT: &str = "run `forge test` to set them";
 const WINDOW_OPEN_HINT: &str =
     "its window is open and it is out of service; the next successful apply closes the window";

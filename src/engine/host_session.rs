@@ -5,7 +5,7 @@
 use super::read_only_session::{ReadOnlySession, SessionFuture};
 use crate::kube::ClusterWriter;
 use crate::model::{SecretStore, UntrustedText};
-use crate::script::{ScriptToken, ShellFragment};
+use crate::script::{ScriptLimit, ScriptToken, ShellFragment};
 use crate::transport::{FilePayload, LockOwner, ScriptOutput, TransportError, TransportErrorKind, UnitName};
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(super) trait HostSession: ReadOnlySession {
     fn run_acting_script<'s>(
         &'s self,
         _body: ShellFragment,
-        _limit: Duration,
+        _limit: ScriptLimit,
         _secrets: &'s SecretStore,
     ) -> SessionFuture<'s, HostScriptOutput> {
         Box::pin(async { Err(lock_not_held_error()) })

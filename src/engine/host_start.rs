@@ -42,26 +42,22 @@ pub(super) async fn await_host_start<'r>(
     }
 }
 
-/// Returns why no further host may start. A canary that did not succeed uses up the whole budget.
+/// Returns why no further host may start. The hosts of other workers count too.
 pub(super) fn check_failure_budget(run: &ApplyContext<'_>) -> Option<String> {
     let (failed, canary) = run.board.read_data(|standing| {
         (standing.count_failed(), run.canaries.iter().find(|canary| standing.has_finished_badly(canary)).cloned())
     });
-    let allowed = match run.rollout.max_failed {
-        _ if canary.is_some() => 0,
-        Some(most) => most,
-        None => return None,
-    };
-    if canary.is_none() && failed <= allowed {
-        return None;
+    let worker = run.options.worker.as_deref();
+    if let Some(order) = worker.and_then(|worker| worker.start.refusal()) {
+        run.spent.store(true, Ordering::Relaxed);
+        return Some(order.to_owned());
     }
+    let elsewhere = worker.map_or(0, |worker| worker.failed);
+    let refusal = run.rollout.refuse_start(failed + elsewhere, canary.as_ref())?;
     if !run.spent.swap(true, Ordering::Relaxed) {
-        run.emit_event(Event::BudgetSpent { failed: failed.max(1), allowed });
+        run.emit_event(Event::BudgetSpent { failed: refusal.failed, allowed: refusal.allowed });
     }
-    Some(match canary {
-        Some(canary) => format!("not started: canary `{canary}` failed"),
-        None => format!("not started: {failed} hosts failed, {allowed} allowed"),
-    })
+    Some(refusal.reason)
 }
 
 /// Records that hosts are skipped because too many are out of service.

@@ -45,7 +45,9 @@ mod host_session;
 mod host_start;
 mod host_view;
 mod host_work;
+mod later_changes;
 mod notice_queue;
+mod observation_purpose;
 mod observation_settings;
 mod observe;
 mod observed_hosts;
@@ -57,6 +59,8 @@ mod recipe_verification;
 mod recorded_session;
 mod recording;
 mod redact;
+mod rehearse;
+mod rehearsed_host;
 mod remote_session;
 mod report;
 mod run_actions;
@@ -66,6 +70,7 @@ mod run_state;
 mod saved_plan;
 mod send_artifact;
 mod session_connector;
+mod shards;
 #[cfg(test)]
 mod simulated_host;
 mod step_groups;
@@ -75,6 +80,7 @@ mod step_results;
 #[cfg(test)]
 mod tests;
 mod transfer_throttle;
+mod undo_cluster;
 mod undo_journals;
 mod undo_log;
 mod undo_recipe;
@@ -82,14 +88,15 @@ mod undo_request;
 mod unsettled_recipes;
 mod untouched_host;
 mod verify;
+mod view_connector;
 mod why_slow;
 mod window;
 mod work_times;
 mod workload;
 
 pub use acceptance::{
-    AcceptanceReport, AcceptanceRequest, FabricFault, MeasuredScope, SkippedHost, TestReport, TestRow, find_baseline,
-    read_acceptance, run_acceptance, store_acceptance,
+    AcceptanceReport, AcceptanceRequest, DrainBudget, FabricFault, MeasuredScope, SkippedHost, TestReport, TestRow,
+    find_baseline, read_acceptance, run_acceptance, store_acceptance,
 };
 pub use apply::apply;
 pub use bind_saved_plan::bind_saved_plan;
@@ -114,12 +121,19 @@ pub use observe::{observe_facts, observe_for_change, observe_for_drift, observe_
 pub use observed_hosts::ObservedHosts;
 pub use outliers::find_host_outliers;
 pub use past_hosts::{PastHosts, find_past_hosts};
-pub use recording::{HostRecording, Recording};
+pub use recording::{HostRecording, RecordedTwice, Recording};
+pub use rehearse::rehearse;
 pub use remote_session::transport_connector;
 pub use report::{HostReport, RunReport, StepReport, VerifyReport};
 pub use run_options::{HostConnector, ReplayOptions, RunOptions};
 pub use saved_plan::{
     InputArtifact, SAVED_PLAN_RESULT, SAVED_PLAN_VERSION, SavedPlan, SavedPlanOrigin, SavedPlanSelection,
+};
+pub use shards::{
+    CrossHostRefusal, KubernetesDriver, KubernetesDriverError, LocalProcessDriver, ObservationKind, ShardPlan,
+    ShardedApply, ShardedObservation, StartOrder, UnavailableDriver, WORKER_VERSION, WorkerDriver, WorkerEnd,
+    WorkerFuture, WorkerHandle, WorkerJob, WorkerMessage, WorkerOrder, WorkerRole, WorkerSettings, WorkerTask,
+    apply_in_shards, bind_shard_plan, find_cross_host_step, observe_in_shards, report_locked_run, split_into_shards,
 };
 pub use undo_journals::read_undo;
 pub use undo_request::{GeneratedUndo, UndoRefusal, UndoRequest, UndoScope, UndoSelection};

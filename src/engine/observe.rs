@@ -2,8 +2,8 @@
 
 use super::cluster_nodes::{LazyClusterApi, NodeListing};
 use super::event::{Event, EventSender};
-use super::facts_used::list_facts_used;
 use super::host_session::{HostSession, describe_transport_error};
+use super::observation_purpose::ObservationPurpose;
 use super::observed_hosts::ObservedHosts;
 use super::read_only_session::ReadOnlySession;
 use super::run_context::ApplyContext;
@@ -17,23 +17,12 @@ use crate::object::ClusterAbsence;
 use crate::plan::{self, ChosenHosts, HostContext, MissingCluster, ObservedHost, PlanContext, UnreachableReason};
 use crate::probe::{Probe, UnansweredReason};
 use crate::transport::{TransportError, TransportErrorKind};
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Sessions that are still open.
 type OpenSessions<S> = BTreeMap<HostName, Box<S>>;
-
-/// The purpose of an observation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ObservationPurpose {
-    Read,
-    Change,
-    Drift {
-        /// Whether to probe all facts by which hosts are compared.
-        outliers: bool,
-    },
-}
 
 /// The settings of an observation that every host's first trip needs.
 struct ObservationRun<'a> {
@@ -104,13 +93,9 @@ async fn observe_with_sessions<S: OpenSession + ?Sized>(
     purpose: ObservationPurpose,
 ) -> (ObservedHosts, OpenSessions<S>) {
     let expander = StepExpander::new(project);
-    let facts = match purpose {
-        _ if options.replay.record => list_all_facts(),
-        ObservationPurpose::Drift { .. } => add_proof_facts(add_health_facts(list_facts_used(project)), project),
-        ObservationPurpose::Read | ObservationPurpose::Change => list_facts_used(project),
-    };
-    let beside = list_compared_facts(&facts, purpose);
-    let facts = &facts | &beside;
+    let needed = purpose.list_needed_facts(project, options);
+    let beside = purpose.list_compared_facts(&needed);
+    let facts = &needed | &beside;
     let look = ObservationRun {
         project,
         expander: &expander,
@@ -156,37 +141,6 @@ fn list_drained_hosts(project: &Project, observed: &ObservedHosts, options: &Run
     }
     let plan = plan::plan(&observed.to_plan_inputs(project, options));
     plan.hosts.into_iter().filter(|host| host.window.is_some()).map(|host| host.host).collect()
-}
-
-/// Adds the health facts of the hardware that the project manages.
-fn add_health_facts(mut facts: BTreeSet<String>) -> BTreeSet<String> {
-    for (fact, about) in crate::drift::health::HEALTH_FACTS {
-        if about.iter().any(|about| facts.contains(*about)) {
-            facts.insert(fact.to_owned());
-        }
-    }
-    facts
-}
-
-/// Adds the facts that results of acceptance tests rest on.
-fn add_proof_facts(mut facts: BTreeSet<String>, project: &Project) -> BTreeSet<String> {
-    facts.extend(crate::drift::list_proof_facts(project).map(str::to_owned));
-    facts
-}
-
-/// Returns the facts that are probed only to compare hosts.
-fn list_compared_facts(facts: &BTreeSet<String>, purpose: ObservationPurpose) -> BTreeSet<String> {
-    match purpose {
-        ObservationPurpose::Drift { outliers: true } => {
-            crate::facts::outliers::compared_facts().map(str::to_owned).filter(|fact| !facts.contains(fact)).collect()
-        }
-        _ => BTreeSet::new(),
-    }
-}
-
-/// Returns all facts: a recording is used beyond the facts that its project reads.
-fn list_all_facts() -> BTreeSet<String> {
-    crate::facts::fact_names().map(str::to_owned).collect()
 }
 
 /// Probes all facts of `hosts`.
@@ -298,7 +252,10 @@ impl ObservationRun<'_> {
 
     /// Runs every host's first trip, and the second one if it depends only on the host's own facts.
     async fn run_first_trips<S: OpenSession + ?Sized>(&self, hosts: &[HostName]) -> (ObservedHosts, OpenSessions<S>) {
-        let list = run_on_hosts(hosts, self.options.parallel, |host| self.observe_host::<S>(host)).await;
+        let list = match self.options.replay.observed {
+            Some(_) => self.replay_hosts::<S>(hosts).await,
+            None => run_on_hosts(hosts, self.options.parallel, |host| self.observe_host::<S>(host)).await,
+        };
         let (mut observed, mut sessions) = (ObservedHosts::empty_for(self.project), OpenSessions::new());
         for (seen, session, took) in list {
             observed.took_by.insert(seen.host.clone(), took);
@@ -306,6 +263,23 @@ impl ObservationRun<'_> {
             observed.seen.push(seen);
         }
         (observed, sessions)
+    }
+
+    /// Like [`observe_host`](Self::observe_host) for each of `hosts`, on all cores: nothing waits for a recorded answer,
+    /// and reading those of many hosts takes longer than planning.
+    async fn replay_hosts<S: OpenSession + ?Sized>(
+        &self,
+        hosts: &[HostName],
+    ) -> Vec<(ObservedHost, Option<Box<S>>, Duration)> {
+        let mut list = Vec::with_capacity(hosts.len());
+        let replayed = plan::map_parallel(hosts, |host| self.observe_host::<S>(host.clone()).now_or_never());
+        for (host, replayed) in hosts.iter().zip(replayed) {
+            list.push(match replayed {
+                Some(done) => done,
+                None => self.observe_host::<S>(host.clone()).await,
+            });
+        }
+        list
     }
 
     async fn observe_host<S: OpenSession + ?Sized>(&self, host: HostName) -> (ObservedHost, Option<Box<S>>, Duration) {

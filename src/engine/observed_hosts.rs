@@ -2,11 +2,13 @@
 
 use super::cluster_nodes::LazyClusterApi;
 use super::host_session::HostSession;
+use super::recording::Recording;
 use super::run_options::RunOptions;
 use crate::config::{ExportedValues, Project, StepExpander};
 use crate::model::{HostName, SecretStore};
 use crate::plan::{self, ChosenHosts, HostExports, MissingCluster, ObservedHost, PlanContext};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The observation of a selection of hosts.
@@ -29,6 +31,8 @@ pub struct ObservedHosts {
     pub(super) missing: Option<MissingCluster>,
     /// The API of the cluster whose nodes the hosts are, as far as it was opened.
     pub(super) api: LazyClusterApi,
+    /// The answers that the observation was read from, if they are kept: they cannot be rebuilt from it.
+    pub recorded: Option<Arc<Recording>>,
     /// Sessions that are still open.
     pub(super) links: BTreeMap<HostName, Box<dyn HostSession>>,
 }
@@ -46,6 +50,7 @@ impl ObservedHosts {
             took_by: BTreeMap::new(),
             missing: None,
             api: LazyClusterApi::default(),
+            recorded: None,
             links: BTreeMap::new(),
         }
     }

@@ -66,6 +66,17 @@ pub struct HostRecording {
     pub missing: Option<MissingCluster>,
 }
 
+/// A host that two recordings contain: which of them is right cannot be determined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedTwice {
+    /// The host, or the cluster's API.
+    pub host: HostName,
+    /// The name of the first recording that contains it.
+    pub first: String,
+    /// The name of the other one.
+    pub second: String,
+}
+
 /// The part that is read first, for the version.
 #[derive(Deserialize)]
 struct RecordingHeader {
@@ -80,6 +91,18 @@ impl Recording {
         self.with_hosts(kept)
     }
 
+    /// Returns the answers of hosts that this forge recorded.
+    pub(super) fn of_hosts(hosts: Vec<HostRecording>) -> Self {
+        Self {
+            version: RECORDING_VERSION,
+            forge: env!("CARGO_PKG_VERSION").to_owned(),
+            origin: "field".to_owned(),
+            about: String::new(),
+            hosts,
+            index: HostIndex::default(),
+        }
+    }
+
     fn with_hosts(&self, hosts: Vec<HostRecording>) -> Self {
         Self {
             version: self.version,
@@ -91,18 +114,39 @@ impl Recording {
         }
     }
 
-    /// Adds the hosts of another recording.
+    /// Combines recordings of different hosts, each with its name; `None` without any. A combined recording has the
+    /// metadata of the first one; its origin is the least real one.
     ///
     /// # Errors
-    /// A host is in both: its name.
-    pub fn add_hosts_of(&mut self, other: Self) -> Result<(), HostName> {
-        let own: HashSet<&HostName> = self.hosts.iter().map(|recorded| &recorded.host).collect();
-        if let Some(twice) = other.hosts.iter().find(|recorded| own.contains(&recorded.host)) {
-            return Err(twice.host.clone());
+    /// A host is in two of them.
+    pub fn merge<N: Into<String>>(named: impl IntoIterator<Item = (N, Self)>) -> Result<Option<Self>, RecordedTwice> {
+        let mut merged: Option<Self> = None;
+        let mut sources: HashMap<HostName, usize> = HashMap::new();
+        let mut names: Vec<String> = Vec::new();
+        for (number, (name, recording)) in named.into_iter().enumerate() {
+            names.push(name.into());
+            for recorded in &recording.hosts {
+                if let Some(first) = sources.insert(recorded.host.clone(), number) {
+                    let (first, second) = (names[first].clone(), names[number].clone());
+                    return Err(RecordedTwice { host: recorded.host.clone(), first, second });
+                }
+            }
+            match &mut merged {
+                None => merged = Some(recording),
+                Some(all) => all.append(recording),
+            }
+        }
+        Ok(merged)
+    }
+
+    fn append(&mut self, other: Self) {
+        let rank =
+            |origin: &str| ["field", "source", "simulated", "reconstructed"].iter().position(|one| *one == origin);
+        if rank(&other.origin) > rank(&self.origin) {
+            self.origin = other.origin;
         }
         self.hosts.extend(other.hosts);
         self.index = HostIndex::default();
-        Ok(())
     }
 
     fn find_host(&self, host: &HostName) -> Option<&HostRecording> {

@@ -9,7 +9,7 @@ use super::run_options::{HostConnector, RunOptions, SessionConnector, SessionReq
 use crate::config::{ConnectSettings, HostKeyPolicy, Project, SudoMode, TransportKind};
 use crate::model::{HostName, SecretStore, UntrustedText};
 use crate::probe::{Observation, Probe};
-use crate::script::{ShellFragment, ShellScript};
+use crate::script::{ScriptLimit, ShellFragment, ShellScript};
 use crate::transport::{
     self, ConnectionKind, ConnectionTarget, FilePayload, HostKeyCheck, HostReader, HostWriter, LockError, LockOwner,
     LongStep, ProbeSession, ProgramEnvironment, TransportError, TransportSession, UnitName,
@@ -27,21 +27,24 @@ pub fn transport_connector() -> HostConnector {
 
 impl SessionConnector for TransportConnector {
     fn open_session<'s>(&'s self, request: SessionRequest<'s>) -> SessionFuture<'s, Box<dyn HostSession>> {
-        Box::pin(async move {
-            let session = open_requested_session(request).await?;
-            let settings = ObservationSettings::from_options(request.options);
-            let session = RemoteSession { reader: HostReader::new(session), writer: None, settings };
-            Ok(Box::new(session) as Box<dyn HostSession>)
-        })
+        Box::pin(async move { Ok(wrap_session(open_requested_session(request).await?, request.options)) })
     }
 
     fn open_read_only<'s>(&'s self, request: SessionRequest<'s>) -> SessionFuture<'s, Box<dyn ReadOnlySession>> {
-        Box::pin(async move {
-            let session = ProbeSession::new(open_requested_session(request).await?);
-            let settings = ObservationSettings::from_options(request.options);
-            Ok(Box::new(RemoteProbeSession { session, settings }) as Box<dyn ReadOnlySession>)
-        })
+        Box::pin(async move { Ok(wrap_read_only(open_requested_session(request).await?, request.options)) })
     }
+}
+
+/// Returns an open session as the engine uses it.
+pub(super) fn wrap_session(session: TransportSession, options: &RunOptions) -> Box<dyn HostSession> {
+    let settings = ObservationSettings::from_options(options);
+    Box::new(RemoteSession { reader: HostReader::new(session), writer: None, settings })
+}
+
+/// Returns an open session that takes probes only.
+pub(super) fn wrap_read_only(session: TransportSession, options: &RunOptions) -> Box<dyn ReadOnlySession> {
+    let settings = ObservationSettings::from_options(options);
+    Box::new(RemoteProbeSession { session: ProbeSession::new(session), settings })
 }
 
 async fn open_requested_session(request: SessionRequest<'_>) -> Result<TransportSession, TransportError> {
@@ -166,13 +169,17 @@ impl HostSession for RemoteSession {
     fn run_acting_script<'s>(
         &'s self,
         body: ShellFragment,
-        limit: Duration,
+        limit: ScriptLimit,
         secrets: &'s SecretStore,
     ) -> SessionFuture<'s, HostScriptOutput> {
         Box::pin(async move {
             let token = transport::random_token()?;
-            let script = ShellScript { body, token: token.clone(), limit };
-            let finished = self.locked_writer()?.run_acting_script(&script, secrets, None).await?;
+            let script = ShellScript { body, token: token.clone(), limit: limit.time };
+            let writer = self.locked_writer()?;
+            let finished = match limit.stops {
+                true => writer.run_stoppable_script(&script, secrets).await?,
+                false => writer.run_acting_script(&script, secrets, None).await?,
+            };
             Ok(HostScriptOutput { finished, token })
         })
     }

@@ -13,11 +13,11 @@ use super::step_records::record_write_error;
 use crate::model::{SecretStore, UntrustedText};
 use crate::object::ClusterCall;
 use crate::resource::Action;
-use crate::script::ShellFragment;
+use crate::script::{ScriptLimit, ShellFragment};
 use crate::state::UndoScripts;
 use crate::transport::UnitName;
 use secrecy::ExposeSecret;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The actions of one group: runs each of them once and reports how it ended.
 pub(super) struct StepActions<'h, 'r> {
@@ -109,8 +109,16 @@ impl<'h, 'r> StepActions<'h, 'r> {
 
     async fn execute_script(&mut self, due: &[DueStep], undo: &UndoScripts) -> Vec<ExecutedAction> {
         let shared = self.work.run.board.shared_values();
-        let scripts: Vec<GroupedAction<'_>> = due.iter().filter_map(group_action).collect();
-        let limit: Duration = due.iter().map(|turn| turn.limit).sum();
+        let names: Vec<String> = due.iter().map(|due| due.id.to_string()).collect();
+        let noted = |name| self.work.run.options.rehearsal.then_some(name);
+        let scripts: Vec<GroupedAction<'_>> =
+            due.iter().zip(&names).filter_map(|(due, name)| group_action(due, noted(name.as_str()))).collect();
+        let limit = ScriptLimit {
+            time: due.iter().map(|turn| turn.limit).sum(),
+            // What a guard restores is not interrupted on the way.
+            stops: self.work.guard.is_none() && due.iter().all(|turn| turn.stops_at_limit),
+        };
+        let began = Instant::now();
         let riding = !self.work.records.is_empty();
         let script = action_script::build_group_script(&scripts, undo);
         let script = match riding {
@@ -133,6 +141,11 @@ impl<'h, 'r> StepActions<'h, 'r> {
                     &done.token,
                     due.len(),
                 );
+                if was_stopped(limit, done.finished.status, began.elapsed())
+                    && let Some(stopped) = acted.iter_mut().find(|acted| acted.began && acted.status.is_none())
+                {
+                    stopped.stopped_after = Some(limit.time);
+                }
                 acted.iter_mut().for_each(|a| a.output = shared.secrets.scrub_secrets(a.output.raw()).into());
                 acted
             }
@@ -144,7 +157,7 @@ impl<'h, 'r> StepActions<'h, 'r> {
     async fn send_script(
         &mut self,
         script: ShellFragment,
-        limit: Duration,
+        limit: ScriptLimit,
         secrets: &SecretStore,
     ) -> Result<HostScriptOutput, LinkLost> {
         let HostWork { link, guard, .. } = &mut *self.work;
@@ -178,7 +191,12 @@ impl<'h, 'r> StepActions<'h, 'r> {
         };
         let body = due.action.script().map(|script| script.body.clone()).unwrap_or_default();
         let undo = self.work.undo.build_scripts(run, std::slice::from_ref(due));
-        let body = undo.before.append_fragment(body).append_fragment(action_script::set_contexts(&due.paths));
+        let note =
+            if run.options.rehearsal { action_script::note_step(&due.id.to_string()) } else { ShellFragment::new() };
+        let body = note
+            .append_fragment(undo.before)
+            .append_fragment(body)
+            .append_fragment(action_script::set_contexts(&due.paths));
         let body = body.append_fragment(undo.after).code("exit \"$forge_rc\"\n");
         match self.work.link.run_long_step(&unit, body, due.limit, &shared.secrets, &mut say).await {
             Ok(end) => {
@@ -188,6 +206,11 @@ impl<'h, 'r> StepActions<'h, 'r> {
             Err(LinkLost) => ExecutedAction::default(),
         }
     }
+}
+
+/// Whether the host ended a script because of its limit: 124 and 137 are the statuses of `timeout` then.
+fn was_stopped(limit: ScriptLimit, status: i32, took: Duration) -> bool {
+    limit.stops && matches!(status, 124 | 137) && took >= limit.time
 }
 
 /// Returns an action's commands for display: placeholders replace secrets.
@@ -209,12 +232,13 @@ fn has_script_begun(done: &HostScriptOutput) -> bool {
     action_script::has_group_begun(&done.finished.stdout, done.finished.dropped, &done.token)
 }
 
-fn group_action(due: &DueStep) -> Option<GroupedAction<'_>> {
+fn group_action<'a>(due: &'a DueStep, noted_step: Option<&'a str>) -> Option<GroupedAction<'a>> {
     Some(GroupedAction {
         script: due.action.script()?,
         batch: due.batch.as_ref(),
         exports_stdout: due.exports_stdout,
         paths: &due.paths,
+        noted_step,
     })
 }
 

@@ -3,6 +3,7 @@
 use super::host_session::HostSession;
 use super::read_only_session::{ReadOnlySession, SessionFuture};
 use super::recording::Recording;
+use super::shards::WorkerRole;
 use super::undo_request::UndoRequest;
 use crate::config::{Project, StepFilter};
 use crate::model::{HostName, SecretStore};
@@ -44,18 +45,26 @@ pub struct RunOptions {
     pub sandboxes: camino::Utf8PathBuf,
     /// Opens sessions on hosts.
     pub connector: HostConnector,
+    /// Whether the hosts are views of hosts: then each script notes its steps for the report.
+    pub rehearsal: bool,
     /// The run that an undo reverts; `None` for other runs.
     pub undo: Option<Arc<UndoRequest>>,
     /// Whether raw answers are stored, or are read from a recording.
     pub replay: ReplayOptions,
+    /// The role of a worker, if this run works for a coordinator.
+    pub worker: Option<Arc<WorkerRole>>,
     /// The store that artifacts are taken from.
     pub depot: Arc<crate::artifact::ArtifactFetcher>,
 }
 
 impl RunOptions {
-    /// Returns the verb of a run that changes hosts: `apply` or `undo`.
+    /// Returns the verb of a run that changes hosts, or views of hosts: `apply`, `undo` or `rehearse`.
     pub fn verb_name(&self) -> &'static str {
-        if self.undo.is_some() { "undo" } else { "apply" }
+        match (self.rehearsal, &self.undo) {
+            (true, _) => "rehearse",
+            (false, Some(_)) => "undo",
+            (false, None) => "apply",
+        }
     }
 
     /// Returns this run's description of itself for other runs, which find a host locked: `verb` is `apply`.

@@ -40,6 +40,8 @@ pub struct RunStateData {
     failed: BTreeSet<HostName>,
     /// Hosts that did not succeed, whether they failed or not.
     unsound: BTreeSet<HostName>,
+    /// Hosts whose window did not open because of the hours.
+    held: BTreeSet<HostName>,
     /// Hosts that are out of service.
     progress: RolloutProgress,
     shared: Arc<SharedValues>,
@@ -105,6 +107,15 @@ impl SharedRunState {
         self.with_data(|standing| standing.decide_window_turn(&self.rollout, host, wave)) == WindowTurn::Go
     }
 
+    /// Returns the decision about a host that is to be taken out of service. If it may, it counts as out of service.
+    pub fn enter_window_now(&self, host: &HostName, wave: usize) -> WindowTurn {
+        let turn = self.try_enter_window(host, wave);
+        if turn == WindowTurn::Go {
+            self.version.send_modify(|version| *version += 1);
+        }
+        turn
+    }
+
     /// Returns once `host` may be, and counts as, out of service.
     ///
     /// # Errors
@@ -113,11 +124,8 @@ impl SharedRunState {
         let mut version = self.version.subscribe();
         loop {
             version.mark_unchanged();
-            match self.try_enter_window(host, wave) {
-                WindowTurn::Go => {
-                    self.version.send_modify(|version| *version += 1);
-                    return Ok(());
-                }
+            match self.enter_window_now(host, wave) {
+                WindowTurn::Go => return Ok(()),
                 WindowTurn::Never(why) => return Err(why),
                 WindowTurn::Wait => {}
             }
@@ -179,6 +187,11 @@ impl SharedRunState {
                 standing.unsound.insert(host.clone());
             }
         });
+    }
+
+    /// Records that the window of a host did not open because of the hours.
+    pub fn hold_window(&self, host: &HostName) {
+        self.update_data(|standing| standing.held.insert(host.clone()));
     }
 
     /// Records that a host waits for `others`; an empty list ends the wait.
@@ -280,12 +293,22 @@ impl RunStateData {
         })
     }
 
+    /// Returns whether a host is out of service, or may be.
+    pub fn is_out_of_service(&self, host: &HostName) -> bool {
+        self.progress.inside.contains(host) || self.progress.down.contains(host)
+    }
+
     pub fn is_finished(&self, host: &HostName) -> bool {
         self.finished.contains(host)
     }
 
     pub fn count_failed(&self) -> usize {
         self.failed.len()
+    }
+
+    /// Returns whether the window of a host did not open because of the hours.
+    pub fn is_window_held(&self, host: &HostName) -> bool {
+        self.held.contains(host)
     }
 
     /// Returns whether a host is done and did not succeed.

@@ -9,7 +9,7 @@ use super::run_options::RunOptions;
 use super::undo_request::UndoScope;
 use crate::config::{ExpansionState, InputFile, Project, StepExpander, describe_changed_inputs};
 use crate::model::{DisruptionClass, HostName};
-use crate::plan::{self, HostContext, Plan, PlanCounts, PlanPolicy, digest_json};
+use crate::plan::{self, HostContext, Plan, PlanCounts, PlanPolicy, RehearsalReport, digest_json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -49,6 +49,9 @@ pub struct SavedPlan {
     pub counts: PlanCounts,
     /// The changes and verifications of each host, as reviewed.
     pub plan: Plan,
+    /// The rehearsal of this plan, if it was saved by `rehearse`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rehearsal: Option<RehearsalReport>,
     /// The hosts' answers.
     pub observed: Recording,
 }
@@ -142,6 +145,7 @@ impl SavedPlan {
             withheld: list_differing_hosts(&plan, again),
             counts: plan.count_steps(),
             plan,
+            rehearsal: None,
             observed: recording,
         };
         saved.with_digest()
@@ -150,6 +154,11 @@ impl SavedPlan {
     /// Returns the saved plan with its digest.
     pub fn with_digest(self) -> Self {
         Self { digest: self.compute_digest(), ..self }
+    }
+
+    /// Returns the saved plan with the result of its rehearsal.
+    pub fn with_rehearsal(self, report: &RehearsalReport) -> Self {
+        Self { rehearsal: Some(report.clone()), ..self }.with_digest()
     }
 
     /// Returns whether a text is meant as a plan rather than an inventory, which has other keys.
@@ -199,9 +208,15 @@ impl SavedPlan {
             withheld,
             counts,
             plan,
+            rehearsal,
             observed,
         } = self;
-        digest_json(&((version, result, forge, made, selection), (inputs, artifacts, withheld, counts, plan, observed)))
+        let head = (version, result, forge, made, selection);
+        let body = (inputs, artifacts, withheld, counts, plan, observed);
+        match rehearsal {
+            None => digest_json(&(head, body)),
+            Some(rehearsal) => digest_json(&(head, body, rehearsal)),
+        }
     }
 
     /// Returns the policy under which the plan was made.

@@ -17,7 +17,7 @@ use super::window::{BOOT_ID_PATH, REBOOT_COMMAND};
 use crate::config::TransportKind;
 use crate::model::SecretStore;
 use crate::probe::{self, CompiledProbes, Observation, Probe};
-use crate::script::{ShellFragment, ShellScript};
+use crate::script::{ScriptLimit, ShellFragment, ShellScript};
 use crate::transport::{
     FilePayload, LockOwner, ScriptOutput, TransportError, TransportErrorKind, UnitName, random_token,
 };
@@ -82,18 +82,18 @@ impl HostSession for SimulatedHost {
         limit: Duration,
         secrets: &'s SecretStore,
     ) -> SessionFuture<'s, HostScriptOutput> {
-        self.run_acting_script(body, limit, secrets)
+        self.run_acting_script(body, limit.into(), secrets)
     }
 
     fn run_acting_script<'s>(
         &'s self,
         body: ShellFragment,
-        limit: Duration,
+        limit: ScriptLimit,
         secrets: &'s SecretStore,
     ) -> SessionFuture<'s, HostScriptOutput> {
         Box::pin(async move {
             let token = random_token()?;
-            let script = ShellScript { body, token: token.clone(), limit };
+            let script = ShellScript { body, token: token.clone(), limit: limit.time };
             Ok(HostScriptOutput { finished: self.act(&script, secrets).await?, token })
         })
     }

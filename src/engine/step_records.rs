@@ -12,16 +12,21 @@ use crate::model::{SecretStore, StepId, Value};
 use crate::plan::{self, HostContext, HostPlan, ObservedHost, StepInstance, digest_desired, to_canonical_json};
 use crate::resource::Resource;
 use crate::script::ShellFragment;
-use crate::state::{FormerRecord, StepRecord};
+use crate::state::{FormerRecord, StepRecord, UndoneStep};
 use crate::transport::TransportError;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns whether the host has matching steps without a valid record: then even an apply without changes writes
 /// records.
 pub(super) fn has_adoptable_steps(run: &ApplyContext<'_>, plan: &HostPlan, seen: &ObservedHost) -> bool {
     let shared = run.board.shared_values();
-    let Some(case) = run.host_context(&shared, &plan.host, seen) else { return false };
-    let turns = case.expand_local_steps();
-    turns.iter().any(|turn| needs_record(run.options, &case, plan, turn))
+    let case = run.host_context(&shared, &plan.host, seen);
+    case.is_some_and(|case| lacks_records(run.options, &case, plan))
+}
+
+/// Returns whether matching steps of a host have no valid record.
+pub(super) fn lacks_records(options: &RunOptions, case: &HostContext<'_>, plan: &HostPlan) -> bool {
+    case.expand_local_steps().iter().any(|turn| needs_record(options, case, plan, turn))
 }
 
 /// Reports whether a turn matches in the plan while its record is missing or belongs to another declaration.
@@ -37,15 +42,16 @@ fn has_current_record(
     turn: &StepInstance<'_>,
     resource: &dyn Resource,
 ) -> bool {
-    // An undo has no records of its own: its last step on a host writes those of the steps that it undoes.
+    // An undo has no records of its own: it writes those of the steps that it undoes.
     if let Some(undo) = &options.undo {
-        return undo.list_replaced_records(&case.host.name, &turn.expanded.id).is_empty();
+        return !undo.restores_change(&case.host.name, &turn.expanded.id);
     }
     let Some(record) = case.find_record(&turn.expanded.id) else { return false };
     let text = |key: &str| record.get(key).and_then(Value::as_str);
     let digest = digest_desired(resource, case.ground.secrets, case.seen.key.as_deref());
-    // Old records without a cluster or an identity are rewritten, and those of steps that have become effective.
-    let whole = record.get("identity").is_some() && record.get("failed_boot").is_none();
+    // Old records without a cluster or an identity are rewritten, and those that name a failure.
+    let flawed = ["failed_boot", "unverified"].iter().any(|failure| record.get(*failure).is_some());
+    let whole = record.get("identity").is_some() && !flawed;
     whole && text("cluster") == Some(&*case.ground.project.cluster) && text("digest") == Some(&*digest)
 }
 
@@ -55,11 +61,24 @@ pub(super) struct RecordQueue<'r> {
     records: Vec<(StepId, StepRecord)>,
     /// Records that an undo restores.
     restored: Vec<FormerRecord>,
+    /// Steps whose change an undo took back.
+    undone: Vec<UndoneStep>,
+    /// The steps of an undo that are proven.
+    proven: BTreeSet<StepId>,
+    /// The steps whose undo is complete.
+    completed: BTreeSet<StepId>,
 }
 
 impl<'r> RecordQueue<'r> {
     pub fn new(run: &'r ApplyContext<'r>) -> Self {
-        Self { run, records: Vec::new(), restored: Vec::new() }
+        Self {
+            run,
+            records: Vec::new(),
+            restored: Vec::new(),
+            undone: Vec::new(),
+            proven: BTreeSet::new(),
+            completed: BTreeSet::new(),
+        }
     }
 
     /// Queues records for `proven` steps; they are written with the next script.
@@ -68,8 +87,14 @@ impl<'r> RecordQueue<'r> {
         let Some(case) = view.context(&shared) else { return };
         let turns = case.expand_local_steps();
         if let Some(undo) = &self.run.options.undo {
-            let own = turns.iter().filter(|turn| proven.contains(&turn.expanded.id));
-            self.restored.extend(own.flat_map(|turn| undo.former_records(&case.host.name, &turn.expanded.id)).cloned());
+            self.proven.extend(proven.iter().cloned());
+            for change in undo.list_changes(&case.host.name) {
+                if change.generated.is_subset(&self.proven) && self.completed.insert(change.step.clone()) {
+                    self.restored.extend_from_slice(&change.records);
+                    let (run, by) = (undo.scope.run.clone(), self.run.options.run.clone());
+                    self.undone.push(UndoneStep { run, step: change.step.clone(), by });
+                }
+            }
             return;
         }
         let records: Vec<_> = turns
@@ -85,6 +110,32 @@ impl<'r> RecordQueue<'r> {
         let first = self.records.len();
         self.queue_proven(view, steps);
         self.records.iter_mut().skip(first).for_each(|(_, record)| record.failed_boot = view.boot_id());
+    }
+
+    /// Notes which verifications did not pass, on the record of one step of each recipe: a later drift must not report that
+    /// the host changed since. `settled` are the steps that match; `failed` has every recipe whose verifications were
+    /// evaluated, with the names of those that did not pass.
+    pub fn queue_unverified(
+        &mut self,
+        view: &HostView<'_>,
+        settled: &[StepId],
+        failed: &BTreeMap<String, Vec<String>>,
+    ) {
+        // An undo has no records of its own.
+        if self.run.options.undo.is_some() {
+            return;
+        }
+        for (recipe, names) in failed {
+            let own = self.records.iter_mut().filter(|(id, _)| *id.recipe == **recipe);
+            own.for_each(|(_, record)| record.unverified.clear());
+            let Some(step) = settled.iter().rfind(|id| *id.recipe == **recipe).filter(|_| !names.is_empty()) else {
+                continue;
+            };
+            self.records.retain(|(id, _)| id != step);
+            let first = self.records.len();
+            self.queue_proven(view, std::slice::from_ref(step));
+            self.records.iter_mut().skip(first).for_each(|(_, record)| record.unverified.clone_from(names));
+        }
     }
 
     /// Queues records for steps that matched in the final proof and have no valid record.
@@ -138,27 +189,35 @@ impl<'r> RecordQueue<'r> {
         let identity = plan::resource_identity(resource.as_ref());
         record.left = plan::collect_former_resources(case, &turn.expanded.id, &identity);
         record.identity = Some(identity);
+        // Until the verifications of the recipe are evaluated again, as they are not for a part of its steps.
+        let unverified = case.find_record(&turn.expanded.id).and_then(|last| last.get("unverified")?.as_array());
+        record.unverified =
+            unverified.into_iter().flatten().filter_map(|name| Some(name.as_str()?.to_owned())).collect();
         record.started =
             resource.started_record(&case.seen.observation, &plan::build_resource_context(case, turn, &inputs, None));
         Some(record)
     }
 
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.restored.is_empty()
+        self.records.is_empty() && self.restored.is_empty() && self.undone.is_empty()
     }
 
     /// Returns the script that writes the queued records.
     pub fn build_script(&self) -> ShellFragment {
-        match self.restored.is_empty() {
-            true => crate::state::build_records_script(&self.records),
-            false => crate::state::build_former_records_script(&self.run.project.cluster, &self.restored),
-        }
+        let script = match (self.records.is_empty(), self.restored.is_empty()) {
+            (false, _) => crate::state::build_records_script(&self.records),
+            (true, false) => crate::state::build_former_records_script(&self.run.project.cluster, &self.restored),
+            // What is undone had no record.
+            (true, true) => ShellFragment::new(),
+        };
+        script.append_fragment(crate::state::build_undone_script(&self.undone))
     }
 
     /// Empties the queue: its records are written.
     pub fn mark_written(&mut self) {
         self.records.clear();
         self.restored.clear();
+        self.undone.clear();
     }
 
     /// Writes the queued records.
@@ -168,10 +227,18 @@ impl<'r> RecordQueue<'r> {
         }
         if let Some(writer) = link.cluster_writer() {
             let named = |(id, record): &(StepId, StepRecord)| {
-                (id.record_name(record.cluster.as_deref().unwrap_or_default()), record.to_value().to_string())
+                (id.record_name(record.cluster.as_deref().unwrap_or_default()), Some(record.to_value().to_string()))
             };
-            let records: Vec<(String, String)> = self.records.iter().map(named).collect();
-            match writer.write_records(&records).await {
+            let former = |record: &FormerRecord| {
+                (record.step.record_name(&self.run.project.cluster), record.body.as_ref().map(Value::to_string))
+            };
+            let records: Vec<(String, Option<String>)> =
+                self.records.iter().map(named).chain(self.restored.iter().map(former)).collect();
+            let written = match writer.write_records(&records).await {
+                Ok(()) => writer.mark_undone(&self.undone).await,
+                refused => refused,
+            };
+            match written {
                 Ok(()) => self.mark_written(),
                 Err(error) => {
                     link.mark_lost(host_side_error(format!("records could not be written: {}", error.message)));

@@ -1,15 +1,16 @@
-//! Reads the undo journals of hosts.
+//! Reads the undo journals of hosts and of the cluster.
 
 use super::cancel::CancelSignal;
 use super::event::EventSender;
 use super::exec::{ExecCommand, ExecHostResult, exec};
+use super::later_changes::PathStat;
 use super::run_options::RunOptions;
+use super::undo_cluster::{ClusterJournalError, read_cluster_journal};
 use super::undo_recipe::{HostJournal, JournalGroup, build_undo};
 use super::undo_request::{GeneratedUndo, UndoRefusal, UndoSelection};
 use crate::config::Project;
-use crate::model::{HostName, HostOutcome, SecretStore};
-use crate::state::{FormerState, READ_JOURNAL, UndoGroup};
-use std::collections::BTreeMap;
+use crate::model::{HostName, HostOutcome};
+use crate::state::{FormerState, READ_JOURNAL, UndoGroup, UndoneStep};
 
 /// Reads what `hosts` kept before a run, and returns the recipes that undo it.
 pub async fn read_undo(
@@ -20,14 +21,24 @@ pub async fn read_undo(
     events: &EventSender,
     cancel: &CancelSignal,
 ) -> GeneratedUndo {
+    let (of_cluster, hosts): (Vec<HostName>, Vec<HostName>) = hosts.iter().cloned().partition(HostName::is_cluster);
     let words = ["sh", "-c", READ_JOURNAL, "sh", selection.run].map(str::to_owned);
-    let report = exec(project, hosts, &ExecCommand::Words(words.into()), options, events, cancel).await;
+    let report = exec(project, &hosts, &ExecCommand::Words(words.into()), options, events, cancel).await;
     let (mut journals, mut refused, mut silent) = (Vec::new(), Vec::new(), Vec::new());
     for done in report.hosts {
         match (done.outcome, read_answer(&done)) {
             (_, Ok(journal)) => journals.push((done.host, journal)),
             (HostOutcome::Unreachable | HostOutcome::Cancelled, Err(why)) => silent.push((done.host, why)),
             (_, Err(why)) => refused.push(UndoRefusal { host: done.host, step: None, why }),
+        }
+    }
+    for cluster in of_cluster {
+        match read_cluster_journal(project, selection, options).await {
+            Ok(journal) => journals.push((cluster, journal)),
+            Err(ClusterJournalError::Silent(why)) => silent.push((cluster, why)),
+            Err(ClusterJournalError::Refused(why)) => {
+                refused.push(UndoRefusal { host: cluster, step: None, why });
+            }
         }
     }
     let mut undo = build_undo(&project.cluster, selection, journals);
@@ -50,30 +61,28 @@ fn read_answer(done: &ExecHostResult) -> Result<HostJournal, String> {
     }
 }
 
-/// Parses one group. The recipes of an undo are made from it, so a host must not be able to name a secret there: forge
-/// itself never writes a placeholder to a host.
-fn parse_group(text: &str) -> Option<UndoGroup> {
-    let group: UndoGroup = serde_json::from_str(text).ok()?;
-    // The text may contain an escaped placeholder.
-    let decoded = serde_json::to_string(&group).ok()?;
-    (!SecretStore::has_placeholder(&decoded)).then_some(group)
-}
-
 /// Parses the fields that [`READ_JOURNAL`] prints.
-fn parse_journal(text: &str) -> Option<HostJournal> {
+pub(super) fn parse_journal(text: &str) -> Option<HostJournal> {
     let mut journal = HostJournal::default();
     let mut fields = text.split_terminator('\0');
     while let Some(key) = fields.next() {
         let value = fields.next()?;
         if key == "group" {
             let (_, body) = (fields.next().filter(|key| *key == "json")?, fields.next()?);
-            let group = parse_group(body)?;
+            let group = UndoGroup::parse(body)?;
             journal.groups.push(JournalGroup { number: value.parse().ok()?, group, ..JournalGroup::default() });
             continue;
         }
         if key == "later" {
-            let group = parse_group(value)?;
-            journal.later.extend(group.steps.into_iter().map(|step| (step.step, group.run.clone())));
+            journal.later.add_group(UndoGroup::parse(value)?);
+            continue;
+        }
+        if key == "found" {
+            journal.later.add_path(value)?;
+            continue;
+        }
+        if key == "undone" {
+            journal.later.add_undone(UndoneStep::parse_lines(value));
             continue;
         }
         let last = journal.groups.last_mut()?;
@@ -84,19 +93,13 @@ fn parse_journal(text: &str) -> Option<HostJournal> {
             }
             "ended" => last.ended = true,
             "same" => drop(last.same.insert(value.to_owned())),
-            "after" => drop(insert_state(&mut last.after, value)?),
-            "now" => drop(insert_state(&mut last.now, value)?),
+            "after" => last.after.extend([PathStat::parse(value)?]),
+            "now" => last.now.extend([PathStat::parse(value)?]),
             _ => return None,
         }
     }
     journal.groups.sort_by_key(|group| group.number);
     Some(journal)
-}
-
-/// Adds a line of `stat`: ctime, mode, owner, group, size, path.
-fn insert_state(states: &mut BTreeMap<String, String>, line: &str) -> Option<Option<String>> {
-    let at = line.match_indices(' ').nth(4)?.0;
-    Some(states.insert(line[at + 1..].to_owned(), line[..at].to_owned()))
 }
 
 #[cfg(test)]
@@ -174,10 +177,10 @@ mod tests {
     #[test]
     fn journal_that_names_a_secret_is_rejected() {
         let mut altered = group("r1", &["/etc/motd".to_owned()]);
-        assert!(parse_group(&serde_json::to_string(&altered).unwrap()).is_some());
+        assert!(UndoGroup::parse(&serde_json::to_string(&altered).unwrap()).is_some());
         altered.steps[0].title = format!("{}TOKEN{}", crate::model::PLACEHOLDER_OPEN, crate::model::PLACEHOLDER_CLOSE);
         let escaped = serde_json::to_string(&altered).unwrap().replace('\u{e000}', "\\ue000");
-        assert!(parse_group(&escaped).is_none());
+        assert!(UndoGroup::parse(&escaped).is_none());
     }
 
     #[test]
@@ -193,8 +196,14 @@ mod tests {
         }
         let left = std::fs::read_dir(folder.path().join("forge/undo")).unwrap().count();
         assert_eq!(left, 20);
+        // A change without paths: of a package, for example.
+        for name in ["r30", "r31"] {
+            let mut packages = group(name, &["/x".to_owned()]);
+            packages.steps[0].effect = UndoEffect::default();
+            run(packages.build_scripts(1, UndoRetention::default()).before, root);
+        }
         let journal = parse_journal(&run_text(READ_JOURNAL, root, &["r30"])).unwrap();
-        assert_eq!(journal.later, [(StepId::new("web", "page"), "r31".to_owned())]);
+        assert_eq!(journal.later.find_run("lab", &StepId::new("web", "page")), Some("r31"));
         assert_eq!(run_text(READ_JOURNAL, root, &["r10"]), "");
     }
 

@@ -1,13 +1,27 @@
-//! Numbers the groups of changes of one host's run, and builds what their scripts keep for an undo.
+//! Numbers the groups of changes of one host's run, and builds what their scripts keep for an undo. For the cluster, it
+//! writes the state before each step itself.
 
 use super::due_step::DueStep;
 use super::run_context::ApplyContext;
-use crate::state::{UndoGroup, UndoScripts};
+use crate::kube::{ClusterUndoLog, ClusterWriter, KubeError};
+use crate::state::{UndoGroup, UndoScripts, UndoStep};
+use std::collections::BTreeMap;
 
 /// The groups of changes of one host so far.
 #[derive(Debug, Default)]
 pub(super) struct UndoLog {
     groups: u64,
+    /// The journal of the cluster, once it is begun.
+    cluster: Option<ClusterUndoLog>,
+}
+
+fn build_group(run: &ApplyContext<'_>, steps: Vec<UndoStep>) -> UndoGroup {
+    UndoGroup {
+        controller: run.options.controller.clone(),
+        user: run.options.user.clone(),
+        time: (run.options.clock)().to_string(),
+        ..UndoGroup::new(&run.project.cluster, &run.options.run, steps)
+    }
 }
 
 impl UndoLog {
@@ -22,13 +36,40 @@ impl UndoLog {
         if steps.is_empty() {
             return UndoScripts::default();
         }
-        let group = UndoGroup {
-            controller: run.options.controller.clone(),
-            user: run.options.user.clone(),
-            time: (run.options.clock)().to_string(),
-            ..UndoGroup::new(&run.project.cluster, &run.options.run, steps)
-        };
+        let group = build_group(run, steps);
         self.groups += 1;
         group.build_scripts(self.groups - 1, run.project.undo)
+    }
+
+    /// Writes the state before a step of the cluster. Returns the number of the entry; `None` if nothing acts.
+    ///
+    /// # Errors
+    /// It cannot be written: the step must not act.
+    pub async fn keep_cluster_state(
+        &mut self,
+        run: &ApplyContext<'_>,
+        writer: &ClusterWriter,
+        due: &DueStep,
+    ) -> Result<Option<u64>, KubeError> {
+        let Some(step) = &due.undo else { return Ok(None) };
+        let log = match &mut self.cluster {
+            Some(log) => log,
+            none => none.insert(writer.begin_undo_journal(run.project.undo).await?),
+        };
+        writer.keep_state_before(log, &build_group(run, vec![step.clone()])).await.map(Some)
+    }
+
+    /// Notes which objects a step of the cluster created. `applied` are the uids of the objects that it applied, by their
+    /// claims.
+    pub async fn note_created_objects(
+        &mut self,
+        writer: &ClusterWriter,
+        number: u64,
+        applied: &BTreeMap<String, String>,
+    ) {
+        if let Some(log) = self.cluster.as_mut().filter(|_| !applied.is_empty()) {
+            // Without the note, an undo knows the objects by their manager and the time of the journal.
+            let _ = writer.note_step_end(log, number, applied).await;
+        }
     }
 }

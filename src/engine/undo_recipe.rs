@@ -1,9 +1,11 @@
 //! Turns the journals of hosts into recipes that declare the state before a run. Pure.
 
-use super::undo_request::{GeneratedUndo, HostUndo, UndoRefusal, UndoRequest, UndoSelection};
+use super::later_changes::{LaterChanges, PathStat};
+use super::undo_request::{GeneratedUndo, UndoRefusal, UndoRequest, UndoSelection, UndoneChange};
 use crate::config::{GeneratedRecipe, escape_template};
 use crate::model::{HostName, StepId, UndoDeclaration, Value};
-use crate::resource::{declare_former_path, is_undo_declaration};
+use crate::probe::Observation;
+use crate::resource::{ClusterUndoContext, declare_former_path, find_cluster_refusal, is_undo_declaration};
 use crate::state::{FormerRecord, FormerState, UndoGroup, UndoStep};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct HostJournal {
     /// In the order of the run.
     pub groups: Vec<JournalGroup>,
-    /// The steps that later runs changed, with the run.
-    pub later: Vec<(StepId, String)>,
+    /// What later runs changed.
+    pub later: LaterChanges,
+    /// The present state of what the steps declare. Only of the cluster: hosts compare their files by themselves.
+    pub seen: Observation,
 }
 
 /// The changes of one script.
@@ -29,8 +33,27 @@ pub(super) struct JournalGroup {
     /// Paths whose content is as before again, for example after an undo that was interrupted.
     pub same: BTreeSet<String>,
     /// Times, owner and mode of each path after the last change of the group, and now.
-    pub after: BTreeMap<String, String>,
-    pub now: BTreeMap<String, String>,
+    pub after: BTreeMap<String, PathStat>,
+    pub now: BTreeMap<String, PathStat>,
+    /// The objects of the cluster that the group created, by their claims, and when its journal was begun.
+    pub created: BTreeMap<String, String>,
+    pub since: String,
+}
+
+/// A step of the run that is undone, as long as the recipe of the undo has no name.
+struct NamedChange {
+    step: StepId,
+    /// The names of the generated steps, in their order; at least one.
+    generated: Vec<String>,
+    records: Vec<FormerRecord>,
+}
+
+impl NamedChange {
+    fn in_recipe(self, recipe: &str) -> UndoneChange {
+        let generated: Vec<StepId> = self.generated.iter().map(|name| StepId::new(recipe, name)).collect();
+        let last = generated.last().cloned().unwrap_or_else(|| StepId::new(recipe, ""));
+        UndoneChange { step: self.step, generated: generated.into_iter().collect(), last, records: self.records }
+    }
 }
 
 /// The longest name of a generated step.
@@ -44,9 +67,9 @@ pub(super) fn build_undo(
 ) -> GeneratedUndo {
     let mut undo = GeneratedUndo::default();
     let mut recipes: Vec<(Value, Vec<HostName>)> = Vec::new();
-    let mut ends: BTreeMap<HostName, (String, Vec<FormerRecord>)> = BTreeMap::new();
+    let mut changes: BTreeMap<HostName, Vec<NamedChange>> = BTreeMap::new();
     for (host, journal) in &journals {
-        let host_undo = RunOnHost::new(cluster, selection, journal);
+        let host_undo = RunOnHost::new(cluster, selection, host.is_cluster(), journal);
         let refusals = host_undo.find_refusals();
         let own = |(at, why): (&usize, &String)| UndoRefusal {
             host: host.clone(),
@@ -56,14 +79,14 @@ pub(super) fn build_undo(
         undo.refused.extend(refusals.iter().map(own));
         let taken: Vec<usize> = host_undo.selected.iter().copied().filter(|at| !refusals.contains_key(at)).collect();
         let written = host_undo.declare_before(&taken);
-        let Some(last) = written.steps.last().and_then(|step| step["name"].as_str()).map(str::to_owned) else {
+        if written.steps.is_empty() {
             continue;
-        };
+        }
         undo.changes += taken.iter().filter(|at| !host_undo.steps[**at].1.effect.is_empty()).count();
         for remains in host_undo.list_remains(&taken) {
             undo.remains.entry(remains).or_default().push(host.clone());
         }
-        ends.insert(host.clone(), (last, host_undo.list_records(&taken)));
+        changes.insert(host.clone(), host_undo.list_changes(&taken, &written));
         let steps = Value::Array(written.steps);
         match recipes.iter_mut().find(|(known, _)| *known == steps) {
             Some((_, hosts)) => hosts.push(host.clone()),
@@ -74,9 +97,8 @@ pub(super) fn build_undo(
     let recipes = recipes.into_iter().enumerate().map(|(at, (steps, own))| {
         let name = if at == 0 { "undo".to_owned() } else { format!("undo-{}", at + 1) };
         for host in &own {
-            if let Some((last, records)) = ends.remove(host) {
-                hosts.insert(host.clone(), HostUndo { last: StepId::new(&name, &last), records });
-            }
+            let own = changes.remove(host).unwrap_or_default().into_iter();
+            hosts.insert(host.clone(), own.map(|change| change.in_recipe(&name)).collect());
         }
         let summary = format!("State before run {}", selection.run);
         let text = json!({ "recipe": name, "summary": summary, "steps": steps });
@@ -89,7 +111,9 @@ pub(super) fn build_undo(
 
 /// The changes of the run on one host.
 struct RunOnHost<'j> {
+    cluster: &'j str,
     selection: UndoSelection<'j>,
+    of_cluster: bool,
     journal: &'j HostJournal,
     /// Every step, with the position of its group.
     steps: Vec<(usize, &'j UndoStep)>,
@@ -104,10 +128,12 @@ struct GeneratedSteps {
     names: BTreeSet<String>,
     /// The generated steps of each step of the run.
     origins: Vec<(StepId, String)>,
+    /// The generated step that restores each path.
+    paths: BTreeMap<String, String>,
 }
 
 impl<'j> RunOnHost<'j> {
-    fn new(cluster: &str, selection: UndoSelection<'j>, journal: &'j HostJournal) -> Self {
+    fn new(cluster: &'j str, selection: UndoSelection<'j>, of_cluster: bool, journal: &'j HostJournal) -> Self {
         let groups = journal.groups.iter().enumerate().filter(|(_, group)| group.group.cluster == cluster);
         let steps: Vec<_> =
             groups.flat_map(|(at, group)| group.group.steps.iter().map(move |step| (at, step))).collect();
@@ -115,7 +141,7 @@ impl<'j> RunOnHost<'j> {
             selection.filter.admits_step(&step.step.recipe, &step.step.step)
         };
         let selected = steps.iter().enumerate().filter(admits).map(|(at, _)| at).collect();
-        Self { selection, journal, steps, selected }
+        Self { cluster, selection, of_cluster, journal, steps, selected }
     }
 
     /// Returns why steps cannot be undone, by position.
@@ -125,6 +151,12 @@ impl<'j> RunOnHost<'j> {
             if let Some(why) = self.find_own_refusal(self.steps[*at].1) {
                 refused.insert(*at, why);
             }
+        }
+        // What one step leaves may keep another from being undone.
+        while self.of_cluster
+            && let Some((at, why)) = self.find_cluster_refusal(&refused)
+        {
+            refused.insert(at, why);
         }
         // A file is restored as a whole, so every step that changed it has to be undone.
         while let Some((at, why)) = self.find_shared_refusal(&refused) {
@@ -137,13 +169,43 @@ impl<'j> RunOnHost<'j> {
         if let Some(why) = &step.effect.irreversible {
             return Some(why.clone());
         }
-        if let Some(declared) = step.effect.steps.iter().find(|declared| !is_undo_declaration(declared)) {
+        if let Some(declared) =
+            step.effect.steps.iter().find(|declared| !is_undo_declaration(declared, self.of_cluster))
+        {
             return Some(format!("the journal was altered: no undo declares `{}`", declared.kind));
         }
-        if let Some((_, run)) = self.journal.later.iter().find(|(later, _)| *later == step.step) {
+        if let Some(run) = self.journal.later.find_run(self.cluster, &step.step) {
             return Some(format!("run {run} changed it again: undo that run first"));
         }
         step.effect.paths.iter().find_map(|path| self.find_path_refusal(path))
+    }
+
+    /// Returns the first step of the cluster that cannot be undone together with the others that are not refused.
+    fn find_cluster_refusal(&self, refused: &BTreeMap<usize, String>) -> Option<(usize, String)> {
+        let taken: Vec<usize> = self.selected.iter().copied().filter(|at| !refused.contains_key(at)).collect();
+        taken.iter().find_map(|at| {
+            let all = self.complete_declarations(*at, &taken);
+            let why = all.iter().find_map(|declared| find_cluster_refusal(declared, &self.journal.seen))?;
+            Some((*at, why))
+        })
+    }
+
+    /// Returns the declarations of a step as they are planned. Those of the cluster depend on what the run created, and on
+    /// what the other `taken` steps remove.
+    fn complete_declarations(&self, at: usize, taken: &[usize]) -> Vec<UndoDeclaration> {
+        let (group, step) = self.steps[at];
+        if !self.of_cluster {
+            return step.effect.steps.clone();
+        }
+        let group = &self.journal.groups[group];
+        let others = taken.iter().flat_map(|at| &self.steps[*at].1.effect.steps).collect();
+        let context = ClusterUndoContext {
+            overwrite: self.selection.overwrite,
+            created: &group.created,
+            since: &group.since,
+            others,
+        };
+        step.effect.steps.iter().map(|declared| context.complete_declaration(declared)).collect()
     }
 
     fn find_path_refusal(&self, path: &str) -> Option<String> {
@@ -154,7 +216,13 @@ impl<'j> RunOnHost<'j> {
         }
         let last = self.journal.groups.iter().rev().find(|group| group.before.contains_key(path))?;
         let first = self.journal.groups.iter().find(|group| group.before.contains_key(path))?;
-        let moved = last.ended && last.after.get(path) != last.now.get(path) && !first.same.contains(path);
+        let (after, now) = (last.after.get(path), last.now.get(path));
+        let is_unchanged = match (after, now) {
+            (Some(after), Some(now)) => after.is_unchanged(now),
+            (after, now) => after.is_none() && now.is_none(),
+        };
+        let moved =
+            last.ended && !is_unchanged && !first.same.contains(path) && !self.journal.later.is_as_left(path, after);
         (moved && !self.selection.overwrite).then(|| format!("`{path}` was changed after the run"))
     }
 
@@ -187,11 +255,12 @@ impl<'j> RunOnHost<'j> {
         let mut restored: BTreeSet<&str> = BTreeSet::new();
         for at in taken.iter().rev() {
             let step = self.steps[*at].1;
-            for declared in step.effect.steps.iter().filter(|declared| !declared.restarts) {
+            for declared in self.complete_declarations(*at, taken).iter().filter(|declared| !declared.restarts) {
                 written.push_declaration(step, declared, &[]);
             }
             for path in step.effect.paths.iter().filter(|path| restored.insert(path)) {
-                written.push_declaration(step, &self.declare_path(path, step.secret), &[]);
+                let name = written.push_declaration(step, &self.declare_path(path, step.secret), &[]);
+                written.paths.insert(path.clone(), name);
             }
         }
         for at in taken {
@@ -214,19 +283,27 @@ impl<'j> RunOnHost<'j> {
         declare_former_path(path, copy.as_deref(), secret)
     }
 
-    /// Returns the records as they were before the first change of each step.
-    fn list_records(&self, taken: &[usize]) -> Vec<FormerRecord> {
-        let mut records: Vec<FormerRecord> = Vec::new();
-        for record in taken.iter().flat_map(|at| &self.steps[*at].1.records) {
-            if records.iter().all(|known| known.step != record.step) {
-                records.push(record.clone());
+    /// Returns the steps of the run that are undone, with what was generated for them and the records before the first
+    /// change of each.
+    fn list_changes(&self, taken: &[usize], written: &GeneratedSteps) -> Vec<NamedChange> {
+        let steps: BTreeSet<&StepId> = taken.iter().map(|at| &self.steps[*at].1.step).collect();
+        let build = |step: &StepId| {
+            let own: Vec<&UndoStep> =
+                taken.iter().map(|at| self.steps[*at].1).filter(|taken| taken.step == *step).collect();
+            let mut records: Vec<FormerRecord> = Vec::new();
+            for record in own.iter().flat_map(|taken| &taken.records) {
+                if records.iter().all(|known| known.step != record.step) {
+                    records.push(record.clone());
+                }
             }
-        }
-        records
+            NamedChange { step: step.clone(), generated: written.list_names_for(step, &own), records }
+        };
+        steps.into_iter().map(build).collect()
     }
 
     fn list_remains(&self, taken: &[usize]) -> BTreeSet<String> {
-        let own = taken.iter().flat_map(|at| self.steps[*at].1.effect.remains.iter().cloned());
+        let own = taken.iter().map(|at| &self.steps[*at].1.effect);
+        let own = own.flat_map(|effect| effect.remains.iter().chain(&effect.lost).cloned());
         let interrupted = taken.iter().filter(|at| {
             let (group, step) = self.steps[**at];
             !step.effect.paths.is_empty() && !self.journal.groups[group].ended
@@ -239,8 +316,10 @@ impl<'j> RunOnHost<'j> {
 }
 
 impl GeneratedSteps {
-    fn push_declaration(&mut self, step: &UndoStep, declared: &UndoDeclaration, restart_on: &[String]) {
-        let mut written = json!({ "name": self.choose_name(step) });
+    /// Adds a step and returns its name.
+    fn push_declaration(&mut self, step: &UndoStep, declared: &UndoDeclaration, restart_on: &[String]) -> String {
+        let name = self.choose_name(step);
+        let mut written = json!({ "name": name });
         if declared.absent {
             written["when"] = json!("false");
             written["otherwise"] = json!("absent");
@@ -250,6 +329,7 @@ impl GeneratedSteps {
         }
         written[&declared.kind] = escape_templates(&declared.fields);
         self.steps.push(written);
+        name
     }
 
     /// Returns a unique name, which begins with the name of the step that is undone.
@@ -262,6 +342,17 @@ impl GeneratedSteps {
         self.names.insert(name.clone());
         self.origins.push((step.step.clone(), name.clone()));
         name
+    }
+
+    /// Returns the names of the generated steps that restore what a step of the run changed, in their order. A step that
+    /// left nothing to restore is restored with all others.
+    fn list_names_for(&self, step: &StepId, changes: &[&UndoStep]) -> Vec<String> {
+        let mut wanted: BTreeSet<String> = self.list_generated_names(std::slice::from_ref(step)).into_iter().collect();
+        // A path that several steps changed is restored once.
+        let paths = changes.iter().flat_map(|change| &change.effect.paths);
+        wanted.extend(paths.filter_map(|path| self.paths.get(path).cloned()));
+        let names = self.steps.iter().filter_map(|step| step["name"].as_str());
+        names.filter(|name| wanted.is_empty() || wanted.contains(*name)).map(str::to_owned).collect()
     }
 
     fn list_generated_names(&self, origins: &[StepId]) -> Vec<String> {

@@ -5,7 +5,7 @@ use crate::model::{HostName, StepId};
 use crate::state::FormerRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The changes of a run to undo.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub struct UndoSelection<'a> {
     pub run: &'a str,
     /// The steps, by their names in the run.
     pub filter: &'a StepFilter,
-    /// Whether files that were changed after the run are restored too.
+    /// Whether files and objects that were changed after the run are restored too.
     pub overwrite: bool,
 }
 
@@ -29,7 +29,7 @@ pub struct UndoScope {
     /// The patterns of `--skip`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skip: Vec<String>,
-    /// Whether files that were changed after the run are restored too.
+    /// Whether files and objects that were changed after the run are restored too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overwrite: bool,
 }
@@ -41,14 +41,20 @@ pub struct UndoRequest {
     pub scope: UndoScope,
     /// Recipes with the steps, each with its hosts.
     pub recipes: Vec<GeneratedRecipe>,
-    /// For each host, its last step, and the records that are restored once it is proven.
-    hosts: BTreeMap<HostName, HostUndo>,
+    /// For each host, the steps of the run that are undone there.
+    hosts: BTreeMap<HostName, Vec<UndoneChange>>,
 }
 
-/// The end of an undo on one host.
+/// A step of the run that is undone on one host.
 #[derive(Clone, Debug)]
-pub(super) struct HostUndo {
+pub(super) struct UndoneChange {
+    /// The step of the run.
+    pub step: StepId,
+    /// The steps of the undo that together restore the state before.
+    pub generated: BTreeSet<StepId>,
+    /// The last of them.
     pub last: StepId,
+    /// The records as they were before the run.
     pub records: Vec<FormerRecord>,
 }
 
@@ -82,23 +88,26 @@ impl UndoRequest {
     pub(super) fn new(
         selection: UndoSelection<'_>,
         recipes: Vec<GeneratedRecipe>,
-        hosts: BTreeMap<HostName, HostUndo>,
+        hosts: BTreeMap<HostName, Vec<UndoneChange>>,
     ) -> Self {
         let (step, skip) = selection.filter.written_patterns();
         let scope = UndoScope { run: selection.run.to_owned(), step, skip, overwrite: selection.overwrite };
         Self { scope, recipes, hosts }
     }
 
-    /// Returns the records that are restored once `step` is proven on `host`.
-    pub(super) fn former_records(&self, host: &HostName, step: &StepId) -> &[FormerRecord] {
-        match self.hosts.get(host).filter(|undo| undo.last == *step) {
-            Some(undo) => &undo.records,
-            None => &[],
-        }
+    /// Returns the changes that are undone on `host`.
+    pub(super) fn list_changes(&self, host: &HostName) -> &[UndoneChange] {
+        self.hosts.get(host).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns the steps whose records are replaced once `step` is proven on `host`.
+    /// Returns whether a step of the undo restores a state that records tell about.
+    pub(super) fn restores_change(&self, host: &HostName, step: &StepId) -> bool {
+        self.list_changes(host).iter().any(|change| change.generated.contains(step))
+    }
+
+    /// Returns the steps whose records are replaced with the last step of their undo, `step`.
     pub(super) fn list_replaced_records(&self, host: &HostName, step: &StepId) -> Vec<StepId> {
-        self.former_records(host, step).iter().map(|record| record.step.clone()).collect()
+        let own = self.list_changes(host).iter().filter(|change| change.last == *step);
+        own.flat_map(|change| &change.records).map(|record| record.step.clone()).collect()
     }
 }

@@ -27,6 +27,16 @@ impl Graph {
         }
     }
 
+    /// Returns the graph in which the steps of a recipe keep their order, but do not need each other's success.
+    pub fn without_success_of_earlier_steps(self) -> Graph {
+        let loosen = |edge: GraphEdge| match edge.why {
+            DependencyKind::Order => GraphEdge { why: DependencyKind::After, ..edge },
+            _ => edge,
+        };
+        let edges = self.edges.into_iter().map(loosen).collect();
+        Graph { links: self.links, ..build_from_edges(self.steps, edges) }
+    }
+
     fn from_sorted_edges(steps: Vec<StepId>, edges: Vec<GraphEdge>, order: Vec<StepIndex>) -> Graph {
         let mut positions = vec![0; steps.len()];
         for (position, index) in order.iter().enumerate() {

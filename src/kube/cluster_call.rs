@@ -10,6 +10,8 @@ use crate::object::ClusterCall;
 use crate::object::ObjectId;
 use crate::object::remove_pointers;
 use crate::object::{find_condition, reveal_object};
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -54,6 +56,11 @@ impl ClusterWriter {
         }
     }
 
+    /// Returns the uids of the objects that calls applied since the last time, by their claims.
+    pub fn take_applied_uids(&self) -> BTreeMap<String, String> {
+        std::mem::take(&mut *self.applied.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Returns a description of the outcome, or `None` if the user stopped the run while the call waited.
     async fn execute_object_call(
         &self,
@@ -70,7 +77,11 @@ impl ClusterWriter {
                 let id = ObjectId::from_object(object)
                     .ok_or_else(|| local_request_error("an object has no kind or no name"))?;
                 let place = self.require_collection(&id, &served).await?;
-                cluster.apply_object(&place, &id, &reveal_object(object, secrets), true, false).await?;
+                let applied = cluster.apply_object(&place, &id, &reveal_object(object, secrets), true, false).await?;
+                if let Some(uid) = applied.pointer("/metadata/uid").and_then(Value::as_str) {
+                    let mut all = self.applied.lock().unwrap_or_else(PoisonError::into_inner);
+                    all.insert(id.to_claim(), uid.to_owned());
+                }
             }
             ClusterCall::Strip { id, version, pointers } => {
                 let place = self.require_collection(id, &served).await?;

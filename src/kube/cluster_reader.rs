@@ -6,7 +6,8 @@ use super::served_kinds::{ApiCollection, ApiKindCache};
 use super::{ClusterApi, KubeError, records};
 use crate::model::{SecretStore, Value};
 use crate::object::{
-    AddedField, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState,
+    AddedField, FieldPath, FormerFields, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo,
+    ObjectState,
 };
 use crate::object::{
     Redactor, find_added_fields, find_differences, last_set_time, list_field_managers, remove_pointers,
@@ -29,6 +30,9 @@ pub struct ClusterReader {
     /// The inventory's name of the cluster; its records are named after it.
     pub(super) name: String,
 }
+
+/// How often an object that changes while it is read is read.
+const CHANGED_OBJECT_READS: usize = 3;
 
 /// Number of nodes from which one list costs less than a request for each of them.
 const MIN_NODES_TO_LIST: usize = 5;
@@ -128,7 +132,15 @@ impl ClusterReader {
             Probe::Object { id, want } => {
                 let want = want.as_deref().and_then(|text| serde_json::from_str(text).ok());
                 let listed = nodes.filter(|_| want.is_none() && is_node(id));
-                ProbeReading::Object(self.observe_object(id, want.as_ref(), served, listed, secrets).await?)
+                let mut read = self.observe_object(id, want.as_ref(), served, listed, secrets).await;
+                for _ in 1..CHANGED_OBJECT_READS {
+                    // The API refuses to compare a version that is not the latest.
+                    if !matches!(&read, Err(refusal) if refusal.has_code(409)) {
+                        break;
+                    }
+                    read = self.observe_object(id, want.as_ref(), served, None, secrets).await;
+                }
+                ProbeReading::Object(read?)
             }
             Probe::Proof { id } => ProbeReading::Proof(Box::new(self.read_proof(id, served).await?)),
             Probe::Objects(asked) => ProbeReading::Objects(self.cluster.query_objects(asked, served, secrets).await?),
@@ -175,7 +187,9 @@ impl ClusterReader {
                 Err(refusal) => return Err(refusal),
                 Ok(ObjectDryRun::Becomes(object)) => {
                     if let Some(raw) = &raw {
-                        self.record_added_fields(&place, id, raw, &object, &sent, &mut info).await?;
+                        let removed = self.record_added_fields(&place, id, raw, &object, &sent, &mut info).await?;
+                        let former = FormerFields::compare(raw, &object, FIELD_MANAGER, &removed);
+                        info.former = Some(Box::new(former)).filter(|former| former.before != former.after);
                     }
                     becomes = Some(strip_server_fields(object));
                 }
@@ -184,7 +198,13 @@ impl ClusterReader {
         }
         let mut live = raw.map(strip_server_fields);
         let declared = want.or(live.as_ref()).cloned().unwrap_or_default();
-        Redactor::for_object(&declared, Some(secrets)).mask_pair(&mut live, &mut becomes);
+        let redactor = Redactor::for_object(&declared, Some(secrets));
+        redactor.mask_pair(&mut live, &mut becomes);
+        if let Some(former) = &mut info.former {
+            let (mut before, mut after) = (Some(former.before.take()), Some(former.after.take()));
+            redactor.mask_pair(&mut before, &mut after);
+            (former.before, former.after) = (before.unwrap_or_default(), after.unwrap_or_default());
+        }
         info.live = live;
         info.dry = becomes.map(ObjectDryRun::Becomes).or(info.dry);
         Ok(ObjectState::Known(Box::new(info)))
@@ -218,7 +238,8 @@ impl ClusterReader {
         }
     }
 
-    /// Finds fields that were added manually and can be removed. Fields that a dry run restores are not additions.
+    /// Finds fields that were added manually and can be removed, and returns their paths. Fields that a dry run restores
+    /// are not additions.
     async fn record_added_fields(
         &self,
         place: &ApiCollection,
@@ -227,24 +248,30 @@ impl ClusterReader {
         applied: &Value,
         sent: &Value,
         info: &mut ObjectInfo,
-    ) -> Result<(), ApiRequestError> {
+    ) -> Result<Vec<FieldPath>, ApiRequestError> {
         let found = find_added_fields(raw, applied, FIELD_MANAGER, sent);
-        let found: Vec<AddedField> = found.iter().filter_map(|added| added.to_added_field(raw)).collect();
+        let found: Vec<(FieldPath, AddedField)> =
+            found.iter().filter_map(|added| Some((added.path.clone(), added.to_added_field(raw)?))).collect();
         if found.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let pointers: Vec<String> = found.iter().map(|added| added.pointer.clone()).collect();
+        let pointers: Vec<String> = found.iter().map(|(_, added)| added.pointer.clone()).collect();
         match self.cluster.replace_object(place, id, &remove_pointers(raw, &pointers), true).await {
             Ok(left) => {
-                let gone = |added: &AddedField| left.pointer(&added.pointer) != raw.pointer(&added.pointer);
-                info.added = found.into_iter().filter(gone).collect();
+                let gone =
+                    |(_, added): &(FieldPath, AddedField)| left.pointer(&added.pointer) != raw.pointer(&added.pointer);
+                let (paths, added) = found.into_iter().filter(gone).unzip();
+                info.added = added;
+                return Ok(paths);
             }
+            // The object changed since it was read.
+            Err(refusal) if refusal.has_code(409) => return Err(refusal),
             Err(refusal @ (ApiRequestError::Said { .. } | ApiRequestError::Local(_))) => {
                 info.stuck = Some(refusal.api_message())
             }
             Err(away) => return Err(away),
         }
-        Ok(())
+        Ok(Vec::new())
     }
 }
 
@@ -364,5 +391,53 @@ mod tests {
         assert_eq!((paths.len(), exist), (3, vec![false, true, true]));
         let (paths, exist) = observe_nodes(6, false).await;
         assert_eq!((paths.len(), exist), (7, vec![false, true, true, true, true, true]));
+    }
+
+    /// Observes a node with a label that was added by hand. The API refuses the first `conflicts` comparisons, because
+    /// the node has changed. Returns the number of reads, and the added fields.
+    async fn observe_changing_node(conflicts: usize) -> (usize, Result<usize, String>) {
+        let refusals = std::sync::atomic::AtomicUsize::new(0);
+        let (cluster, server) = start_api(move |request| {
+            let added = json!({ "manager": "kubectl-label", "operation": "Update", "fieldsType": "FieldsV1",
+                "fieldsV1": { "f:metadata": { "f:labels": { "f:mine": {} } } } });
+            let mut body = node_body("n1");
+            (body["apiVersion"], body["kind"]) = (json!("v1"), json!("Node"));
+            match (request.method.as_str(), request.path.split('?').next()) {
+                (_, Some("/api/v1")) => json_reply(200, &json!({ "kind": "APIResourceList", "groupVersion": "v1", "resources": [
+                    { "name": "nodes", "singularName": "node", "namespaced": false, "kind": "Node", "verbs": ["get", "list", "patch"] },
+                ] })),
+                ("PUT", _) if refusals.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < conflicts => {
+                    status_reply(409, "the object has been modified", json!({}))
+                }
+                ("PUT", _) => json_reply(200, &body),
+                _ => {
+                    body["metadata"]["labels"]["mine"] = json!("1");
+                    body["metadata"]["managedFields"] = json!([added]);
+                    json_reply(200, &body)
+                }
+            }
+        })
+        .await;
+        let want = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n1" } }).to_string();
+        let Probe::Object { id, .. } = node_probe("n1") else { unreachable!() };
+        let probes = BTreeSet::from([Probe::Object { id, want: Some(want) }]);
+        let seen = ClusterReader::new(cluster, "c").observe_probes(&probes, &SecretStore::default()).await.unwrap();
+        let asked = server.asked();
+        let reads = asked.iter().filter(|request| request.method == "GET" && request.path.contains("nodes/"));
+        let added = match seen.into_iter().next().unwrap().1 {
+            Ok(ProbeReading::Object(ObjectState::Known(info))) => Ok(info.added.len()),
+            Err(unknown) => Err(format!("{unknown:?}")),
+            other => panic!("{other:?}"),
+        };
+        (reads.count(), added)
+    }
+
+    #[tokio::test]
+    async fn object_that_changes_while_it_is_read_is_read_again() {
+        assert_eq!(observe_changing_node(0).await, (1, Ok(1)));
+        assert_eq!(observe_changing_node(2).await, (3, Ok(1)));
+        let (reads, added) = observe_changing_node(3).await;
+        let why = added.unwrap_err();
+        assert!(reads == 3 && why.contains("the object has been modified"), "{why}");
     }
 }

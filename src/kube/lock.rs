@@ -1,52 +1,20 @@
-//! One writer per cluster: a `Lease` that names the lock holder, renewed while it works.
-//!
-//! Only the API's own clock decides whether a lease is stale: the clocks of the machines that run forge may differ.
+//! One writer per cluster: a [lease](super::lease) that names the lock holder, renewed while it works.
 
+use super::lease::{ClusterLease, ClusterLockError, HeldLease, LeaseExpiry};
 use super::records::{ensure_namespace, own_object_name};
 use super::request_error::ApiRequestError;
-use super::served_kinds::ApiCollection;
 use super::{ClusterReader, KubeError};
-use crate::model::{UntrustedText, Value};
-use crate::object::ObjectId;
 use crate::transport::LockOwner;
-use serde_json::json;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-use tokio::time::Instant;
-
-/// A lease that has not been renewed for this long may be taken by another run.
-const LEASE_DURATION: Duration = Duration::from_secs(30);
-const RENEW_INTERVAL: Duration = Duration::from_secs(8);
-
-const OWNER_ANNOTATION: &str = "forge/owner";
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 /// Changes a cluster while it holds the lock.
 pub struct ClusterWriter {
     pub(super) looker: ClusterReader,
-    lease: ClusterLease,
-    lost: Arc<AtomicBool>,
-    renewal: tokio::task::JoinHandle<()>,
+    /// The uids of the objects that calls applied, by their claims, until they are taken.
+    pub(super) applied: Mutex<BTreeMap<String, String>>,
+    pub(super) held: HeldLease,
     moved: Vec<String>,
-}
-
-/// Why the lock was not acquired.
-#[derive(Clone, Debug)]
-pub enum ClusterLockError {
-    /// Another run holds it: its self-description.
-    Held(UntrustedText),
-    /// The API or the connection to it failed: the lock may or may not be free.
-    Failed(KubeError),
-}
-
-/// The lease of one cluster, and the holder to write into it.
-#[derive(Clone)]
-struct ClusterLease {
-    place: ApiCollection,
-    id: ObjectId,
-    holder: String,
-    owner: String,
-    clock: fn() -> jiff::Timestamp,
 }
 
 impl ClusterReader {
@@ -63,25 +31,14 @@ impl ClusterReader {
         let failed = |refusal: ApiRequestError| ClusterLockError::Failed(refusal.into_kube_error(&server));
         ensure_namespace(&self.cluster).await.map_err(failed)?;
         let name = own_object_name("lock", &self.name);
-        let lease = ClusterLease {
-            place: ApiCollection::new("coordination.k8s.io/v1", "leases", true),
-            id: ObjectId {
-                api_version: "coordination.k8s.io/v1".to_owned(),
-                kind: "Lease".to_owned(),
-                namespace: Some(self.cluster.namespace().to_owned()),
-                name,
-            },
-            holder: format!("{} {}@{} {}", owner.run, owner.user, owner.controller, owner.pid),
-            owner: owner.to_text(),
-            clock,
-        };
-        if let Some(other) = lease.try_acquire(self).await.map_err(failed)? {
+        let lease = ClusterLease::new(self.cluster.namespace(), name, owner, clock);
+        if let Some(other) = lease.try_acquire(&self.cluster).await.map_err(failed)? {
             return Err(ClusterLockError::Held(other));
         }
         match self.move_former_records(&lease).await {
             Ok(moved) => Ok(ClusterWriter::new(self.clone(), lease, moved)),
             Err(refused) => {
-                lease.release(self).await;
+                lease.release(&self.cluster).await;
                 Err(refused)
             }
         }
@@ -92,140 +49,17 @@ impl ClusterReader {
     async fn move_former_records(&self, lease: &ClusterLease) -> Result<Vec<String>, ClusterLockError> {
         let failed =
             |refusal: ApiRequestError| ClusterLockError::Failed(refusal.into_kube_error(self.cluster.server()));
-        if let Some(other) = lease.find_other_holder(self).await.map_err(failed)? {
+        if let Some(other) = lease.find_other_holder(&self.cluster).await.map_err(failed)? {
             return Err(ClusterLockError::Held(other));
         }
         self.cluster.move_former_objects(&self.name).await.map_err(failed)
     }
 }
 
-impl ClusterLease {
-    /// Takes the lease. Returns the other holder if that fails.
-    async fn try_acquire(&self, looker: &ClusterReader) -> Result<Option<UntrustedText>, ApiRequestError> {
-        let cluster = &looker.cluster;
-        for _ in 0..3 {
-            let there = cluster.get_object(&self.place, &self.id).await?;
-            if let Some(other) = self.find_active_holder(looker, there.as_ref()).await? {
-                return Ok(Some(other));
-            }
-            let wanted = self.build_object(there.as_ref());
-            let done = match there {
-                None => cluster.create_object(&self.place, &self.id, &wanted, false).await,
-                Some(_) => cluster.replace_object(&self.place, &self.id, &wanted, false).await,
-            };
-            match done {
-                Ok(_) => return Ok(None),
-                // Another run was faster.
-                Err(refusal) if refusal.has_code(409) => {}
-                Err(refusal) => return Err(refusal),
-            }
-        }
-        Ok(Some("another run".into()))
-    }
-
-    /// Returns the holder of the lease in another namespace: a run of an earlier version, or with another setting.
-    async fn find_other_holder(&self, looker: &ClusterReader) -> Result<Option<UntrustedText>, ApiRequestError> {
-        for namespace in looker.cluster.other_lock_namespaces() {
-            let id = ObjectId { namespace: Some(namespace.to_owned()), ..self.id.clone() };
-            let there = match looker.cluster.get_object(&self.place, &id).await {
-                // A user without rights there cannot have held it.
-                Err(refusal) if refusal.has_code(403) => continue,
-                there => there?,
-            };
-            // A lease of another product has no such annotation.
-            let ours = there.filter(|there| there["metadata"]["annotations"][OWNER_ANNOTATION].is_string());
-            if let Some(other) = self.find_active_holder(looker, ours.as_ref()).await? {
-                return Ok(Some(other));
-            }
-        }
-        Ok(None)
-    }
-
-    async fn find_active_holder(
-        &self,
-        looker: &ClusterReader,
-        there: Option<&Value>,
-    ) -> Result<Option<UntrustedText>, ApiRequestError> {
-        let Some(there) = there else { return Ok(None) };
-        let holder = there.pointer("/spec/holderIdentity").and_then(Value::as_str).unwrap_or_default();
-        if holder.is_empty() || holder == self.holder {
-            return Ok(None);
-        }
-        let told = UntrustedText::from(there["metadata"]["annotations"][OWNER_ANNOTATION].as_str().unwrap_or(holder));
-        // A run of this machine that ended without reaching the API will not renew its lease.
-        if LockOwner::find_ended_process(&told).is_some() {
-            return Ok(None);
-        }
-        let lasts = there
-            .pointer("/spec/leaseDurationSeconds")
-            .and_then(Value::as_i64)
-            .unwrap_or(LEASE_DURATION.as_secs() as i64);
-        let (now, last) = (looker.read_server_time().await?, find_last_write(there));
-        // If a time is unknown, the lease counts as held.
-        if let (Some(now), Some(last)) = (now, last)
-            && now.as_second() - last.as_second() > lasts
-        {
-            return Ok(None);
-        }
-        Ok(Some(told))
-    }
-
-    fn build_object(&self, there: Option<&Value>) -> Value {
-        let now = (self.clock)().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
-        let mut object = json!({
-            "apiVersion": self.id.api_version,
-            "kind": self.id.kind,
-            "metadata": { "name": self.id.name, "namespace": self.id.namespace, "annotations": { OWNER_ANNOTATION: self.owner } },
-            "spec": { "holderIdentity": self.holder, "leaseDurationSeconds": LEASE_DURATION.as_secs(), "renewTime": now },
-        });
-        if let Some(version) = there.and_then(|there| there.pointer("/metadata/resourceVersion")) {
-            object["metadata"]["resourceVersion"] = version.clone();
-        }
-        object
-    }
-
-    /// Renews the lease. Returns false if another run holds it.
-    async fn renew(&self, looker: &ClusterReader) -> Result<bool, ApiRequestError> {
-        let there = looker.cluster.get_object(&self.place, &self.id).await?;
-        let ours = there.as_ref().is_some_and(|there| there["spec"]["holderIdentity"] == *self.holder);
-        if ours {
-            looker.cluster.replace_object(&self.place, &self.id, &self.build_object(there.as_ref()), false).await?;
-        }
-        Ok(ours)
-    }
-
-    /// Releases the lease if this run still holds it.
-    async fn release(&self, looker: &ClusterReader) {
-        let Ok(Some(mut there)) = looker.cluster.get_object(&self.place, &self.id).await else { return };
-        if there["spec"]["holderIdentity"] == *self.holder {
-            there["spec"]["holderIdentity"] = Value::from("");
-            // A lease that could not be released expires.
-            let _ = looker.cluster.replace_object(&self.place, &self.id, &there, false).await;
-        }
-    }
-}
-
-impl ClusterReader {
-    /// Returns the time of the API: the API sets timestamps even in dry runs.
-    async fn read_server_time(&self) -> Result<Option<jiff::Timestamp>, ApiRequestError> {
-        let (place, id) = self.cluster.locate_own_object("ConfigMap", "forge-clock");
-        let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "generateName": "forge-clock-", "namespace": id.namespace } });
-        let made = self.cluster.create_object(&place, &id, &object, true).await?;
-        Ok(made.pointer("/metadata/creationTimestamp").and_then(Value::as_str).and_then(|time| time.parse().ok()))
-    }
-}
-
-/// Returns the last modification time of an object, by the API's clock.
-fn find_last_write(object: &Value) -> Option<jiff::Timestamp> {
-    let entries = object.pointer("/metadata/managedFields")?.as_array()?;
-    entries.iter().filter_map(|entry| entry["time"].as_str()?.parse().ok()).max()
-}
-
 impl ClusterWriter {
     fn new(looker: ClusterReader, lease: ClusterLease, moved: Vec<String>) -> Self {
-        let lost = Arc::new(AtomicBool::new(false));
-        let renewal = tokio::spawn(renew_until_lost(looker.clone(), lease.clone(), lost.clone()));
-        Self { looker, lease, lost, renewal, moved }
+        let held = HeldLease::start_renewal(looker.cluster.clone(), lease, LeaseExpiry::Lost);
+        Self { looker, applied: Mutex::default(), held, moved }
     }
 
     /// Returns a description of each object with records that was moved from the former namespace.
@@ -241,7 +75,7 @@ impl ClusterWriter {
     /// # Errors
     /// The lock is no longer held.
     pub(super) fn check_lock(&self) -> Result<(), KubeError> {
-        match self.lost.load(Ordering::Relaxed) {
+        match self.held.is_lost() {
             true => Err(KubeError::new("the cluster lock was lost: it was not renewed in time").hint("run again")),
             false => Ok(()),
         }
@@ -249,43 +83,30 @@ impl ClusterWriter {
 
     /// Returns the run that holds the lock.
     pub(super) fn run_id(&self) -> &str {
-        self.lease.holder.split(' ').next().unwrap_or_default()
+        self.held.lease.run_id()
     }
 
     /// Returns the clock for times shown to people.
     pub(super) fn clock(&self) -> fn() -> jiff::Timestamp {
-        self.lease.clock
+        self.held.lease.clock()
     }
 
     /// Releases the lock.
     pub async fn unlock(self) -> ClusterReader {
-        self.renewal.abort();
-        self.lease.release(&self.looker).await;
+        self.held.release().await;
         self.looker
     }
-}
-
-/// Renews a lease until another run holds it.
-async fn renew_until_lost(looker: ClusterReader, lease: ClusterLease, lost: Arc<AtomicBool>) {
-    let mut last = Instant::now();
-    loop {
-        tokio::time::sleep(RENEW_INTERVAL).await;
-        match lease.renew(&looker).await {
-            Ok(true) => last = Instant::now(),
-            Ok(false) => break,
-            // The API may answer again before the lease expires.
-            Err(_) if last.elapsed() + RENEW_INTERVAL < LEASE_DURATION => {}
-            Err(_) => break,
-        }
-    }
-    lost.store(true, Ordering::Relaxed);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kube::lease::OWNER_ANNOTATION;
     use crate::kube::tests::{json_reply, start_api, status_reply};
+    use crate::model::Value;
     use crate::transport::ProcessMark;
+    use serde_json::json;
+    use std::sync::atomic::Ordering;
 
     fn owner(run: &str) -> LockOwner {
         LockOwner {
@@ -319,7 +140,7 @@ mod tests {
             ("GET", path) if path.contains("/leases/") && taken.load(Ordering::Relaxed) => json_reply(200, &own),
             ("GET", "/api/v1/namespaces/forge-provisioner") => json_reply(200, &json!({ "metadata": {} })),
             ("GET", _) => status_reply(404, "not found", json!({})),
-            ("POST", path) if path.contains("configmaps") => {
+            ("POST", _) if request.body.contains("generateName") => {
                 json_reply(201, &json!({ "metadata": { "creationTimestamp": "2026-11-21T09:30:15Z" } }))
             }
             ("POST", path) if path.contains("leases") => {
@@ -366,7 +187,7 @@ mod tests {
                 }),
             ),
             ("GET", _) => json_reply(200, &json!({ "metadata": {} })),
-            ("POST", path) if path.contains("configmaps") => {
+            ("POST", _) if request.body.contains("generateName") => {
                 json_reply(201, &json!({ "metadata": { "creationTimestamp": "2026-11-21T09:30:15Z" } }))
             }
             ("PUT", _) if request.body.contains("\"resourceVersion\":\"7\"") => {

@@ -21,6 +21,7 @@ mod evict;
 mod fact;
 mod helm;
 mod job;
+mod lease;
 mod lock;
 mod namespace_contents;
 mod node;
@@ -34,6 +35,7 @@ mod retry;
 mod served_kinds;
 #[cfg(test)]
 mod tests;
+mod undo_journal;
 mod write_records;
 
 pub use callbacks::{CallStopFn, ClusterProgressFn};
@@ -43,7 +45,9 @@ pub use cordon::CordonRecord;
 pub use error::KubeError;
 pub use evict::{EvictionApiVersion, EvictionOutcome};
 pub use helm::{FetchedChart, HelmOptions, HelmVersion, helm_variables, query_helm_version};
-pub use job::WorkloadPod;
-pub use lock::{ClusterLockError, ClusterWriter};
+pub use job::{WorkerJobState, WorkerJobStates, WorkerJobs, WorkloadPod};
+pub use lease::{ClusterLockError, HeldLease};
+pub use lock::ClusterWriter;
 pub use node::NodePatchOutcome;
 pub use pod::{Pod, PodBudget, PodDrainAction};
+pub use undo_journal::{ClusterUndoLog, KeptClusterJournals, KeptClusterStep};

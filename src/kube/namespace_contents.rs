@@ -10,6 +10,9 @@ use std::collections::BTreeSet;
 /// Maximum number of objects that are named.
 const MAX_SHOWN_OBJECTS: usize = 5;
 
+/// Maximum number of objects without owners that are named; the last entry then says that there are more.
+const MAX_ROOTS: usize = 200;
+
 impl ClusterApi {
     /// Lists the objects of every namespaced kind.
     pub(super) async fn list_namespace_contents(
@@ -87,9 +90,19 @@ impl NamespaceListing {
                 contents.first.push(one.told.clone());
             }
         }
+        contents.roots = self.list_roots(&here);
         contents.more = contents.first.len() > MAX_SHOWN_OBJECTS;
         contents.first.truncate(MAX_SHOWN_OBJECTS);
         contents
+    }
+
+    /// Returns the objects that stay and that no other one owns.
+    fn list_roots(&self, here: &BTreeSet<&str>) -> Vec<String> {
+        let is_owned = |one: &NamespaceObject| one.owners.iter().any(|owner| here.contains(owner.uid.as_str()));
+        let kept = self.objects.iter().filter(|one| here.contains(one.uid.as_str()) && !one.deleting && !one.usual);
+        let roots: BTreeSet<&str> = kept.filter(|one| !is_owned(one)).map(|one| one.told.as_str()).collect();
+        let more = (roots.len() > MAX_ROOTS).then(|| format!("{} more objects", roots.len() - MAX_ROOTS));
+        roots.into_iter().take(MAX_ROOTS).map(str::to_owned).chain(more).collect()
     }
 
     /// Reports whether an object has owners and none of them exists. An owner of a kind that was not listed may exist.
@@ -177,6 +190,11 @@ mod tests {
             ])
         };
         assert_eq!(all(&[owned_object("front", &[])]), "Pod pod, Deployment front, ReplicaSet set");
+        let mut found = NamespaceListing::default();
+        found.add_objects("v1", "Pod", std::slice::from_ref(&pod));
+        found.add_objects("apps/v1", "Deployment", &[owned_object("front", &[])]);
+        found.add_objects("apps/v1", "ReplicaSet", std::slice::from_ref(&set));
+        assert_eq!(found.summarize_contents().roots, ["Deployment front"]);
         assert_eq!(all(&[]), "", "no owner is left");
         let mut deleted = owned_object("front", &[]);
         deleted["metadata"]["deletionTimestamp"] = json!("2026-11-22T19:00:00Z");

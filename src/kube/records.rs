@@ -15,6 +15,12 @@ const FORMER_NAMESPACE: &str = "forge-system";
 
 pub(super) const DIGEST_KEY_SECRET: &str = "forge-key";
 
+/// The label by which an inventory finds the records of other inventories.
+pub(super) const RECORDS_LABEL: &str = "forge/records";
+
+/// The records of applies: a part of the object's name, and the value of its label.
+pub(super) const APPLIED: &str = "applied";
+
 /// Returns the name of an object of forge itself for the inventory's cluster. Object names allow neither uppercase
 /// letters nor `_`.
 pub(super) fn own_object_name(what: &str, cluster: &str) -> String {
@@ -115,7 +121,7 @@ impl ClusterApi {
         if self.copy_former_object("Secret", DIGEST_KEY_SECRET).await?.is_some() {
             moved.push(format!("a copy of Secret {DIGEST_KEY_SECRET} to {}", self.namespace()));
         }
-        for what in ["applied", "proven"] {
+        for what in [APPLIED, "proven"] {
             let name = own_object_name(what, cluster);
             let Some((former, uid)) = self.copy_former_object("ConfigMap", &name).await? else { continue };
             let (place, _) = self.locate_own_object("ConfigMap", &name);
@@ -150,20 +156,34 @@ impl ClusterApi {
     }
 }
 
-/// Reads the records of the inventory's cluster, and the key.
+/// Reads the records of the inventory's cluster and of other inventories, and the key.
 pub(super) async fn read_records(cluster: &ClusterApi, name: &str) -> Result<RecordsState, ApiRequestError> {
-    let map = cluster.read_own_object("ConfigMap", &own_object_name("applied", name)).await?;
-    let data = map.as_ref().and_then(|map| map["data"].as_object());
-    let records =
-        data.into_iter().flatten().filter_map(|(key, text)| Some((key.clone(), UntrustedText::from(text.as_str()?))));
+    let own = cluster.read_own_object("ConfigMap", &own_object_name(APPLIED, name)).await?;
+    let maps = list_other_maps(cluster, name).await.into_iter().chain(own);
     Ok(RecordsState {
-        records: records.collect(),
+        records: maps.flat_map(|map| list_records(&map)).collect(),
         key: read_digest_key(cluster).await?,
         running: Vec::new(),
         window: None,
         hold: None,
+        writer: None,
         guards: Vec::new(),
     })
+}
+
+fn list_records(map: &Value) -> Vec<(String, UntrustedText)> {
+    let data = map["data"].as_object().into_iter().flatten();
+    data.filter_map(|(key, text)| Some((key.clone(), UntrustedText::from(text.as_str()?)))).collect()
+}
+
+/// Returns the records of other inventories of this cluster, in forge's namespace: they show whether another inventory
+/// declares the same object. Without the right to list ConfigMaps, that remains unknown.
+async fn list_other_maps(cluster: &ClusterApi, name: &str) -> Vec<Value> {
+    let (place, own) = cluster.locate_own_object("ConfigMap", &own_object_name(APPLIED, name));
+    let label = format!("{RECORDS_LABEL}={APPLIED}");
+    let maps = cluster.list_objects(&place, own.namespace.as_deref(), Some(&label), None).await;
+    let is_other = |map: &Value| map["metadata"]["name"] != own.name.as_str();
+    maps.unwrap_or_default().into_iter().filter(|map| is_other(map) && has_records_only(map)).collect()
 }
 
 /// Reads the key; `None` for users without permission to read secrets.

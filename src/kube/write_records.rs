@@ -1,6 +1,6 @@
 //! Writes the applied records and the key, by the holder of the cluster's lock.
 
-use super::records::{DIGEST_KEY_SECRET, own_object_name, read_digest_key, record_map_key};
+use super::records::{APPLIED, DIGEST_KEY_SECRET, RECORDS_LABEL, own_object_name, read_digest_key, record_map_key};
 use super::request_error::ApiRequestError;
 use super::{ClusterWriter, KubeError};
 use crate::model::Value;
@@ -44,11 +44,11 @@ impl ClusterWriter {
         })
     }
 
-    /// Adds records, by name, to the records in the cluster.
+    /// Adds records, by name, to the records in the cluster; those without a text are removed.
     ///
     /// # Errors
     /// The lock is lost, the records grow too large, or the API refuses the request.
-    pub async fn write_records(&self, records: &[(String, String)]) -> Result<(), KubeError> {
+    pub async fn write_records(&self, records: &[(String, Option<String>)]) -> Result<(), KubeError> {
         self.check_lock()?;
         let server = self.looker.cluster.server();
         for _ in 0..3 {
@@ -64,15 +64,23 @@ impl ClusterWriter {
         )))
     }
 
-    async fn try_write_records(&self, records: &[(String, String)]) -> Result<Result<(), ApiRequestError>, KubeError> {
+    async fn try_write_records(
+        &self,
+        records: &[(String, Option<String>)],
+    ) -> Result<Result<(), ApiRequestError>, KubeError> {
         let cluster = &self.looker.cluster;
-        let (place, id) = cluster.locate_own_object("ConfigMap", &own_object_name("applied", &self.looker.name));
+        let (place, id) = cluster.locate_own_object("ConfigMap", &own_object_name(APPLIED, &self.looker.name));
         let there = match cluster.get_object(&place, &id).await {
             Ok(there) => there,
             Err(refusal) => return Ok(Err(refusal)),
         };
         let mut data = there.as_ref().and_then(|map| map["data"].as_object()).cloned().unwrap_or_default();
-        data.extend(records.iter().map(|(name, text)| (record_map_key(name), Value::from(text.as_str()))));
+        for (name, text) in records {
+            match text {
+                Some(text) => drop(data.insert(record_map_key(name), Value::from(text.as_str()))),
+                None => drop(data.shift_remove(&record_map_key(name))),
+            }
+        }
         let size: usize = data.iter().map(|(key, text)| key.len() + text.as_str().map_or(0, str::len)).sum();
         if size > MAX_RECORDS_BYTES {
             let error = KubeError::new(format!(
@@ -81,7 +89,7 @@ impl ClusterWriter {
             ));
             return Err(error.hint("declare large objects as a chart, or in a separate inventory"));
         }
-        let mut object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": id.name, "namespace": id.namespace }, "data": data });
+        let mut object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": id.name, "namespace": id.namespace, "labels": { RECORDS_LABEL: APPLIED } }, "data": data });
         if let Some(version) = there.as_ref().and_then(|map| map.pointer("/metadata/resourceVersion")) {
             object["metadata"]["resourceVersion"] = version.clone();
         }

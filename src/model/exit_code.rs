@@ -11,7 +11,7 @@ pub enum ExitCode {
     Done,
     /// 1: unexpected error: a bug or the environment.
     Unexpected,
-    /// 2: changes pending (`plan --detailed-exitcode`) or drift found.
+    /// 2: changes pending (`plan --detailed-exitcode`), or drift found, or a rehearsal that changed more than planned.
     Changes,
     /// 3: finished, some hosts failed or were blocked.
     HostsFailed,
@@ -91,7 +91,9 @@ impl ExitCode {
         match self {
             Self::Done => "no changes needed, or all changes applied and verified",
             Self::Unexpected => "unexpected error: a bug or the environment",
-            Self::Changes => "changes pending (plan --detailed-exitcode) or drift found",
+            Self::Changes => {
+                "changes pending (--detailed-exitcode of plan), changes beyond it (of rehearse), or drift found"
+            }
             Self::HostsFailed => "finished, some hosts failed or were blocked",
             Self::Unreachable => "some hosts unreachable",
             Self::VerifyFailed => "applied, but verification failed",

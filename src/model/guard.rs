@@ -4,15 +4,27 @@
 pub const GUARD_DEFAULT_S: u64 = 300;
 
 /// Directories and files that decide who reaches a host and may act there.
-const ACCESS_PATHS: [&str; 7] = [
+const ACCESS_PATHS: [&str; 16] = [
     "/etc/ssh",
     "/etc/sudoers",
     "/etc/sudoers.d",
+    "/etc/passwd",
+    "/etc/shadow",
+    "/etc/nologin",
+    "/etc/nsswitch.conf",
+    "/etc/pam.d",
+    "/etc/security/access.conf",
+    "/etc/shells",
+    "/etc/hosts.allow",
+    "/etc/hosts.deny",
     "/etc/netplan",
     "/etc/network",
     "/etc/systemd/network",
     "/etc/NetworkManager",
 ];
+
+/// Directories that sshd checks before it reads the keys of root. Paths below them do not count.
+const HOME_PATHS: [&str; 2] = ["/", "/root"];
 
 /// The beginning of the paths from which the packet filter is loaded: `/etc/nftables.conf`, `/etc/nftables.d`.
 const FILTER_PATHS: &str = "/etc/nftables";
@@ -67,6 +79,8 @@ pub struct GuardEffect {
     pub tables: GuardedTables,
     /// Whether the step runs again once the files that it applies are restored.
     pub reruns: bool,
+    /// Whether the change only lets more in: a new key. It is guarded only if its step declares a guard.
+    pub only_admits: bool,
 }
 
 /// A unit before a change.
@@ -113,7 +127,7 @@ impl GuardEffect {
     pub fn concerns_access(&self) -> bool {
         let unit = |unit: &GuardedUnit| unit.acts && ACCESS_UNITS.contains(&unit.name.as_str());
         self.tables != GuardedTables::None
-            || self.paths.iter().any(|path| is_access_path(path))
+            || !self.only_admits && self.paths.iter().any(|path| is_access_path(path))
             || self.units.iter().any(unit)
     }
 
@@ -126,7 +140,17 @@ impl GuardEffect {
 /// Reports whether a file below such a path can cut forge off from its host.
 pub fn is_access_path(path: &str) -> bool {
     let below = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    ACCESS_PATHS.iter().any(|folder| below(folder)) || path.starts_with(FILTER_PATHS)
+    ACCESS_PATHS.iter().any(|folder| below(folder))
+        || path.starts_with(FILTER_PATHS)
+        || HOME_PATHS.contains(&path)
+        || holds_login_keys(path)
+}
+
+/// Reports whether sshd reads keys of an account from the path: `~/.ssh`, `~/.ssh/authorized_keys`, and files of such a
+/// name at other places.
+fn holds_login_keys(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name == ".ssh" || name.starts_with("authorized_keys")
 }
 
 /// Formats the time of a guard as it is declared: `90s`, `5m`, `1h`.
@@ -150,6 +174,13 @@ mod tests {
     fn paths_of_access_are_recognized_by_whole_names() {
         for path in ["/etc/ssh/sshd_config", "/etc/sudoers", "/etc/sudoers.d/x", "/etc/nftables.conf", "/etc/ssh"] {
             assert!(is_access_path(path), "{path}");
+        }
+        for path in ["/root/.ssh", "/home/a/.ssh/authorized_keys", "/etc/keys/authorized_keys.root", "/etc/pam.d/sshd"]
+        {
+            assert!(is_access_path(path), "{path}");
+        }
+        for path in ["/root/.ssh/known_hosts", "/root/.sshrc", "/root/notes", "/etc/passwd-", "/srv"] {
+            assert!(!is_access_path(path), "{path}");
         }
         for path in ["/etc/sshguard", "/etc/networks", "/etc/motd", "/srv/etc/ssh/x", "/etc/systemd/networkd.conf"] {
             assert!(!is_access_path(path), "{path}");

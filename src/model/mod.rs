@@ -37,7 +37,7 @@ pub use record_identity::{FormerIdentity, RecordIdentity, RecordedStart};
 pub use secret::{PLACEHOLDER_CLOSE, PLACEHOLDER_OPEN, SecretPlaceholder, SecretStore};
 pub use secret_program::{SecretProgram, SecretProgramError};
 pub use smtp_encryption::SmtpEncryption;
-pub use undo::{UndoDeclaration, UndoEffect, UndoRetention};
+pub use undo::{BootMenuUndo, BootUndo, UndoDeclaration, UndoEffect, UndoRetention, UnitAtBoot};
 pub use untrusted::UntrustedText;
 pub use verdict::{BlockClass, HostOutcome, StepVerdict};
 pub use yaml_text::{render_yaml_block, render_yaml_line};

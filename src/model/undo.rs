@@ -17,9 +17,64 @@ pub struct UndoEffect {
     /// What the undo leaves unchanged: lowercase fragments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remains: Vec<String>,
+    /// What the undo cannot restore although it restores the rest: a lowercase fragment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
     /// Why the change cannot be undone, if it cannot: a lowercase fragment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub irreversible: Option<String>,
+    /// What else decides how the host boots: the guard of a reboot restores it together with `paths`.
+    #[serde(default, skip_serializing_if = "BootUndo::is_empty")]
+    pub boot: BootUndo,
+}
+
+/// What a change did to the next boot besides its files. The host restores it without forge if that boot does not finish.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BootUndo {
+    /// Files and links that only the guard of a reboot restores: an undo declares the former state instead, or does not
+    /// undo the change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// Units that started at boot, or did not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub units: Vec<UnitAtBoot>,
+    /// Initramfs images that were built again. The copy from before is next to each: `IMAGE.forge-RUN`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<String>,
+    /// How the boot loader's menu gets its former arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub menu: Option<BootMenuUndo>,
+}
+
+/// Whether a unit started at boot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UnitAtBoot {
+    /// The name with its type: `nginx.service`.
+    pub name: String,
+    /// Whether it was enabled.
+    pub enabled: bool,
+}
+
+/// How the boot loader's menu gets its former arguments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BootMenuUndo {
+    /// `update-grub` generates it from the restored files.
+    UpdateGrub,
+    /// `grubby` changes every entry.
+    Grubby {
+        /// The names of arguments that are removed.
+        remove: Vec<String>,
+        /// The arguments that are added after that.
+        add: Vec<String>,
+    },
+}
+
+impl BootUndo {
+    /// Reports whether the change concerns the next boot only through its files.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A resource in the state before a change, as a step declares it.
@@ -72,6 +127,22 @@ impl UndoEffect {
     /// Reports whether the change left nothing to undo.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Returns the effect of a change that an undo does not take back, with all that the guard of a reboot restores.
+    pub fn keep_for_boot(self, irreversible: &str) -> Self {
+        let paths = self.paths.into_iter().chain(self.boot.paths).collect();
+        Self { boot: BootUndo { paths, ..self.boot }, ..Self::irreversible(irreversible) }
+    }
+
+    /// Returns all paths that are copied before the change.
+    pub fn list_copied_paths(&self) -> impl Iterator<Item = &str> {
+        self.paths.iter().chain(&self.boot.paths).map(String::as_str)
+    }
+
+    /// Adds what the guard of a reboot restores besides files.
+    pub fn with_boot(self, boot: BootUndo) -> Self {
+        Self { boot, ..self }
     }
 
     /// Adds what the undo leaves unchanged.

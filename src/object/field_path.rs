@@ -132,6 +132,19 @@ impl PathStep {
         })
     }
 
+    /// Returns the key of the step in a set of managed fields.
+    pub(crate) fn to_managed_key(&self) -> String {
+        match self {
+            Self::Key(key) => format!("f:{key}"),
+            Self::Item(fields) => {
+                let pairs = fields.iter().map(|(key, value)| format!("{}:{value}", Value::from(key.as_str())));
+                format!("k:{{{}}}", pairs.collect::<Vec<_>>().join(","))
+            }
+            Self::Is(value) => format!("v:{value}"),
+            Self::At(at) => format!("i:{at}"),
+        }
+    }
+
     /// Returns the name of the item, if the step selects it by its name.
     pub(crate) fn item_name(&self) -> Option<String> {
         let Self::Item(fields) = self else { return None };
@@ -227,6 +240,7 @@ mod tests {
         ] {
             path = FieldPath::default();
             path.push(PathStep::parse_managed_key(key).unwrap());
+            assert_eq!(path.steps()[0].to_managed_key(), key);
             assert_eq!(path.to_string(), text);
         }
         assert_eq!(PathStep::parse_managed_key("."), None);

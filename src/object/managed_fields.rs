@@ -84,7 +84,8 @@ fn is_entry_map(path: &FieldPath) -> bool {
     matches!(path.steps().last(), Some(PathStep::Key(key)) if key == "labels" || key == "annotations")
 }
 
-fn is_manual_manager(manager: &str) -> bool {
+/// Reports whether the manager is a program with which people change objects.
+pub(crate) fn is_manual_manager(manager: &str) -> bool {
     // It restarts pods and marks that in the object.
     manager != "kubectl-rollout" && MANUAL_CLIENTS.iter().any(|program| manager.starts_with(program))
 }

@@ -21,11 +21,14 @@ mod manifest;
 mod node;
 mod node_marks;
 mod overlay;
+mod owned_fields;
 mod proof;
 mod redaction;
 mod release;
 mod release_call;
 mod state;
+mod test_labels;
+mod worker_pods;
 mod yaml;
 
 pub use access::{ClusterAbsence, ClusterAccess, DEFAULT_NAMESPACE};
@@ -40,13 +43,17 @@ pub use id::ObjectId;
 pub use image_name::{ImageName, find_mirror};
 pub use images::{collect_images, find_image_source, pair_image_sources};
 pub use job_call::{JobCall, JobGoal, JobLogRules};
-pub(crate) use managed_fields::{find_added_fields, last_set_time, list_field_managers, remove_pointers};
+pub(crate) use managed_fields::{
+    find_added_fields, is_manual_manager, last_set_time, list_field_managers, remove_pointers,
+};
 pub(crate) use manifest::{ManifestObject, find_owning_release, parse_definitions, parse_manifest};
 pub use node::{ClusterNode, DrainAllowedLosses, find_host_node};
 pub use node_marks::{NodeMark, NodeMarkChanges, OPERANDS_LABEL};
 pub(crate) use overlay::overlay_object;
+pub use owned_fields::FormerFields;
+pub(crate) use owned_fields::extract_fields;
 pub use proof::{LeftoverObject, ProofState, ProvenRun};
-pub(crate) use redaction::{Redactor, redact_object};
+pub(crate) use redaction::{Redactor, has_mask, redact_object};
 pub use release::{
     ChartCrd, ChartHook, ChartInfo, ChartQuery, ChartQuerySource, DoomedDefinition, FieldChange, FieldOwner,
     ForeignRelease, LiveObject, ObjectChange, ObjectChangeKind, ReleaseFieldConflict, ReleaseInfo, ReleaseQuery,
@@ -56,5 +63,10 @@ pub use release_call::{ReleaseAction, ReleaseCall};
 pub use state::{
     AddedField, FieldManager, NamespaceContents, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectInfo,
     ObjectState,
+};
+pub use test_labels::{TEST_LABEL_PREFIX, is_label_name, list_label_changes};
+pub use worker_pods::{
+    OWN_CONTAINER_KEYS, OWN_POD_KEYS, WORKER_CLUSTER_LABEL, WORKER_ROLE_LABEL, WORKER_RUN_LABEL, WorkerJobObject,
+    WorkerPods, WorkerRoleLabel, WorkerVolume, WorkerVolumeSource, worker_cluster_label,
 };
 pub(crate) use yaml::parse_document;

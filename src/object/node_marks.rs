@@ -48,7 +48,7 @@ impl Serialize for NodeMark {
 
 impl NodeMark {
     /// Parses the displayed form.
-    fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (what, key) = text.split_once(' ')?;
         Some(match what {
             "label" => Self::Label(key.to_owned()),

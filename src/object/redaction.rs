@@ -243,6 +243,16 @@ fn holds_text(value: &Value) -> bool {
     }
 }
 
+/// Reports whether a value was masked because it is secret.
+pub(crate) fn has_mask(value: &Value) -> bool {
+    match value {
+        Value::String(text) => is_mask(text),
+        Value::Array(items) => items.iter().any(has_mask),
+        Value::Object(map) => map.values().any(has_mask),
+        _ => false,
+    }
+}
+
 fn is_mask(text: &str) -> bool {
     text == MASKED_SECRET || text == MASKED_OTHER_SECRET
 }

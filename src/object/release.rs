@@ -24,6 +24,9 @@ pub struct ReleaseQuery {
     /// Whether it is to be removed, also if its chart is declared.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub absent: bool,
+    /// An earlier revision, with which the installed one is compared instead of the chart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u64>,
 }
 
 /// A chart and its source.

@@ -32,6 +32,11 @@ pub enum ReleaseAction {
     },
     /// Restores live objects to the release's manifest: creates no revision and runs no hook.
     Repair,
+    /// Returns to an earlier revision, which makes a new one. No hook runs.
+    Rollback {
+        /// The number of the earlier revision.
+        revision: u64,
+    },
     /// Removes the release with its objects.
     Uninstall,
 }
@@ -42,6 +47,7 @@ impl ReleaseCall {
         let what = match self.deed {
             ReleaseAction::Upgrade { .. } => "helm upgrade --install",
             ReleaseAction::Repair => "repair live objects of",
+            ReleaseAction::Rollback { revision } => &format!("helm rollback to revision {revision} of"),
             ReleaseAction::Uninstall => "helm uninstall",
         };
         format!("{what} {} in {}", self.asked.name, self.asked.namespace)

@@ -1,5 +1,6 @@
 //! The observed state of objects, and the predicted result of an apply.
 
+use super::FormerFields;
 use crate::model::Value;
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +46,9 @@ pub struct ObjectInfo {
     /// Why fields that were added by hand cannot be removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck: Option<String>,
+    /// The fields that the predicted apply may change, if it changes the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former: Option<Box<FormerFields>>,
     /// The conditions of the object's status; empty if it has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<ObjectCondition>,
@@ -115,4 +119,7 @@ pub struct NamespaceContents {
     pub first: Vec<String>,
     /// Whether there are more.
     pub more: bool,
+    /// Those that no other one of them owns: with these, all are gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roots: Vec<String>,
 }

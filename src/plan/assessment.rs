@@ -4,9 +4,11 @@ use super::ChangeCertainty;
 use super::canonical_json::{digest_text, to_canonical_json, write_canonical};
 use super::declared_digest::digest_with_key;
 use super::failed_reboot::mark_failed_reboot;
+use super::former_secrets::{declares_secret, held_secret};
 use super::host_context::{HostContext, StepInstance};
 use super::package_effects::is_change_certain;
 use super::required_probes::{build_effective_probe, find_restart_inputs, find_trace_path_among};
+use super::undeclared::list_moved_claims;
 use crate::config::{ConditionOutcome, DeferredStep, ExpandedStep, ExpansionState, PendingInput};
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, SecretStore, StepId, StepVerdict, UntrustedText, Value};
@@ -62,6 +64,17 @@ pub fn assess_step(
         (ExpansionState::Resource(resource), None) => assess_resource(case, turn, turns, ahead, resource.as_ref()),
     };
     let basis = digest_basis(case, turn, &judgement);
+    let judgement = match &turn.expanded.state {
+        // Kinds withhold by themselves what is secret in their own declaration.
+        ExpansionState::Resource(resource)
+            if !judgement.changes.is_empty()
+                && held_secret(case, &turn.expanded.id, resource.as_ref())
+                && !declares_secret(resource.as_ref()) =>
+        {
+            judgement.withhold_content()
+        }
+        _ => judgement,
+    };
     StepAssessment { judgement: judgement.mask_secrets(case.ground.secrets), basis, until, foresight }
 }
 
@@ -81,7 +94,14 @@ fn assess_resource(
     if judgement.verdict == StepVerdict::Change {
         judgement.disruption = judgement.disruption.max(turn.step.disruption.unwrap_or(DisruptionClass::D0));
     }
+    let redirected = match ahead.predicted.redirected.is_empty() {
+        true => None,
+        false => ahead.predicted.find_redirection(&resource.probes()),
+    };
     if judgement.verdict == StepVerdict::Change {
+        if redirected.is_some() {
+            judgement = judgement.mark_predicted();
+        }
         let until = find_uncertain_dependency(&judgement, &inputs, ahead);
         let is_seen = !judgement.predicted && !inputs.iter().any(|input| input.changing);
         // If nothing must happen first, `foresight` is not read.
@@ -94,6 +114,9 @@ fn assess_resource(
         judgement = assess_effectiveness(case, turn, judgement);
     }
     judgement = mark_failed_reboot(case, turn, resource, judgement);
+    if let (Some(step), StepVerdict::Ok) = (redirected, judgement.verdict) {
+        return (as_precaution(judgement, step), Some(format!("{step} has run")), ChangeCertainty::Precaution);
+    }
     match &ahead.package {
         Some((package, changes)) if judgement.verdict == StepVerdict::Ok && changes.may_undo(turn, resource) => {
             (as_precaution(judgement, package), Some(format!("{package} has run")), ChangeCertainty::Precaution)
@@ -102,9 +125,9 @@ fn assess_resource(
     }
 }
 
-/// Plans to check a resource that matches now again after a package that may change it.
-fn as_precaution(judgement: Assessment, package: &StepId) -> Assessment {
-    let reason = format!("{}; `{package}` may change that", judgement.reason.raw());
+/// Plans to check a resource that matches now again after an earlier step that may change that.
+fn as_precaution(judgement: Assessment, step: &StepId) -> Assessment {
+    let reason = format!("{}; `{step}` may change that", judgement.reason.raw());
     Assessment::change(reason, Vec::new(), DisruptionClass::D0, judgement.basis).mark_predicted()
 }
 
@@ -138,6 +161,7 @@ pub fn build_resource_context<'c>(
         predicted,
         record: case.find_record(&turn.expanded.id),
         inputs,
+        declared_elsewhere: list_moved_claims(case, turn),
         run: "",
         key: case.seen.key.as_deref(),
         secrets: Some(case.ground.secrets),
@@ -288,7 +312,8 @@ fn assess_deferred(
         PendingInput::Export { recipe, name } => {
             let export = format!("`{name}` of `{recipe}`");
             if !ahead.predicted.will_export(recipe) {
-                return (unknown_assessment(&format!("{export} is not known: no step of this plan exports it")), None);
+                let why = format!("{export} is not known, and no step of this plan will export it");
+                return (unknown_assessment(&why), None);
             }
             let disruption = turn.step.disruption.unwrap_or(DisruptionClass::D0);
             let reason = format!("cannot be evaluated before {export} is exported");

@@ -10,6 +10,7 @@ mod cross_host;
 mod cross_host_edges;
 mod declared_digest;
 mod failed_reboot;
+mod former_secrets;
 mod guard;
 mod host_context;
 mod host_hold;
@@ -19,15 +20,19 @@ mod infiniband;
 mod missing_cluster;
 mod model;
 mod observed_host;
+mod other_inventories;
 mod package_effects;
 mod parallel;
 mod planner;
 mod preconditions;
+mod record_identity;
 mod recorded_resources;
+mod rehearsal;
 mod removal_record;
 mod required_probes;
 mod rollout;
 mod rule_warnings;
+mod secret_claims;
 mod stale;
 mod step_names;
 mod step_planner;
@@ -46,6 +51,7 @@ pub use canonical_json::{digest_json, digest_text, to_canonical_json};
 pub use cluster_makers::list_pending_makers;
 pub use cross_host_edges::{CrossHostEdges, CrossHostWait, StepTable, resolve_predecessor};
 pub use declared_digest::digest_desired;
+pub use former_secrets::may_hold_secret;
 pub use guard::{find_guard_effect, find_guard_time, list_guarded_dependents};
 pub use host_context::{ChosenHosts, HostContext, PlanContext, StepInstance};
 pub use host_hold::{HOLD_MARK, HostHold, RELEASE_HINT};
@@ -58,14 +64,23 @@ pub use model::{
 pub use observed_host::{
     HostReachability, HostRefusal, ObservedHost, ObservedNode, StalePlanReason, UnreachableReason,
 };
+pub use parallel::map_parallel;
 pub use planner::{PlanInputs, list_hosts_in_order, plan};
 pub use preconditions::{collect_preconditions, describe_changed_preconditions};
 pub use recorded_resources::{collect_former_resources, resource_identity};
+pub use rehearsal::{
+    AccountChange, AccountEffect, DeclaredEffects, FileChange, FileEffect, HostRehearsal, InstalledFiles,
+    PackageEffect, REHEARSAL_VERSION, RehearsalReport, RehearsalSummary, RehearsedResult, RehearsedStep,
+    RehearsedVerification, UndeclaredEffects, UnitAction, UnitEffect, ViewChanges, ViewSpace, collect_declared_effects,
+    find_undeclared_effects,
+};
 pub use required_probes::{
     collect_probes, collect_verify_probes, find_restart_inputs, find_trace_path, is_restart_input, list_export_probes,
     list_step_probes, list_verified_facts,
 };
-pub use rollout::{QuorumGroup, RolloutPlan, RolloutProgress, WindowDecision as WindowTurn, WindowWaiters};
+pub use rollout::{
+    QuorumGroup, RolloutPlan, RolloutProgress, StartRefusal, WindowDecision as WindowTurn, WindowWaiters,
+};
 pub use stale::{find_difference, list_stale_steps};
 pub use step_names::{describe_resource, step_title};
 pub use step_planner::{assess_rules, list_provisions};
@@ -77,5 +92,5 @@ pub use unmet_dependency::{DependencyShortfall, UnmetDependency};
 pub use verify::{adjust_for_pending, assess_verification, build_check_run, find_failed_verification};
 pub use window::{
     HostWindow, PlannedReboot, StepStage, WINDOW_MARK, WindowStop, declared_running_unit, explain_unopened_window,
-    left_open_by, step_disruption,
+    find_other_window, left_open_by, step_disruption,
 };

@@ -333,6 +333,20 @@ pub struct PlanCounts {
 }
 
 impl Plan {
+    /// Returns the plan without its hosts and their rollout.
+    pub fn clone_header(&self) -> Self {
+        Self {
+            version: self.version,
+            forge: self.forge.clone(),
+            cluster: self.cluster.clone(),
+            inventory: self.inventory.clone(),
+            id: self.id.clone(),
+            simulated: self.simulated.clone(),
+            hosts: Vec::new(),
+            rollout: RolloutPlan::default(),
+        }
+    }
+
     /// Computes the totals of the plan.
     pub fn count_steps(&self) -> PlanCounts {
         let machines = self.hosts.iter().filter(|host| !host.host.is_cluster()).count();

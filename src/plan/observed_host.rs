@@ -2,12 +2,13 @@
 
 use super::host_hold::HostHold;
 use super::missing_cluster::MissingCluster;
+use super::secret_claims::{list_secret_claims, withhold_bodies};
 use crate::facts::Facts;
 use crate::model::{HostName, StepId, UntrustedText, Value};
-use crate::probe::{GuardTrace, Observation, Probe, ProbeReading, ScriptAccount};
+use crate::probe::{GuardTrace, Observation, Probe, ProbeReading, ScriptAccount, WriterTrace};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Why a host could not be observed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -115,10 +116,14 @@ pub struct ObservedHost {
     pub facts: Facts,
     /// The applied records of the host, by step (`recipe/step[key]`); each cluster that works on the host has its own.
     pub records: BTreeMap<String, Vec<Value>>,
+    /// Kind and name of objects that may contain a secret, because a record of a declaration with a secret names them.
+    pub secret_claims: BTreeSet<(String, String)>,
     /// The mark of a window that is open on the host.
     pub window: Option<UntrustedText>,
     /// The hold that keeps apply from changing the host.
     pub hold: Option<HostHold>,
+    /// The run that holds the writer lock of the host.
+    pub writer: Option<WriterTrace>,
     /// Guards of earlier runs that no session confirmed.
     pub guards: Vec<GuardTrace>,
     /// Its Kubernetes node, if it is declared to be one.
@@ -146,8 +151,10 @@ impl ObservedHost {
             observation: Observation::default(),
             facts: Facts::default(),
             records: BTreeMap::new(),
+            secret_claims: BTreeSet::new(),
             window: None,
             hold: None,
+            writer: None,
             guards: Vec::new(),
             node: None,
             key: None,
@@ -160,8 +167,10 @@ impl ObservedHost {
     }
 
     /// Builds the state from the answers of a host.
-    pub fn from_observation(host: &HostName, observation: Observation, trips: u32) -> Self {
+    pub fn from_observation(host: &HostName, mut observation: Observation, trips: u32) -> Self {
         let (records, key) = parse_records(&observation);
+        let secret_claims = list_secret_claims(&records);
+        withhold_bodies(&mut observation, &secret_claims);
         let facts = Facts::from_observation(&observation);
         let (account, window) = (read_account(&observation), read_window_mark(&observation));
         Self {
@@ -169,8 +178,10 @@ impl ObservedHost {
             reach: HostReachability::Observed,
             facts,
             records,
+            secret_claims,
             window,
             hold: read_hold(&observation),
+            writer: read_writer(&observation),
             guards: read_guards(&observation),
             observation,
             node: None,
@@ -184,13 +195,17 @@ impl ObservedHost {
     }
 
     /// Merges later answers.
-    pub fn merge_observation(&mut self, later: Observation) {
+    pub fn merge_observation(&mut self, mut later: Observation) {
         if later.has_answer(&Probe::Records) {
             (self.records, self.key) = parse_records(&later);
+            // What was secret when the run began may be so still.
+            self.secret_claims.append(&mut list_secret_claims(&self.records));
             self.window = read_window_mark(&later);
             self.hold = read_hold(&later);
+            self.writer = read_writer(&later);
             self.guards = read_guards(&later);
         }
+        withhold_bodies(&mut later, &self.secret_claims);
         self.account = read_account(&later).or(self.account.take());
         self.facts.0.extend(Facts::from_observation(&later).0);
         self.observation.merge(later);
@@ -241,6 +256,13 @@ fn read_window_mark(observation: &Observation) -> Option<UntrustedText> {
 fn read_hold(observation: &Observation) -> Option<HostHold> {
     match observation.get(&Probe::Records) {
         Ok(ProbeReading::Records(state)) => state.hold.as_ref().and_then(HostHold::from_mark),
+        _ => None,
+    }
+}
+
+fn read_writer(observation: &Observation) -> Option<WriterTrace> {
+    match observation.get(&Probe::Records) {
+        Ok(ProbeReading::Records(state)) => state.writer.clone(),
         _ => None,
     }
 }

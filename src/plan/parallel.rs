@@ -7,7 +7,7 @@ use std::thread::{self, Builder, ScopedJoinHandle};
 const ITEMS_PER_THREAD: usize = 64;
 
 /// Does `work` for each item. The result does not depend on the number of threads.
-pub(super) fn map_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+pub fn map_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     map_on_threads(cores.min(items.len() / ITEMS_PER_THREAD), items, work)
 }

@@ -11,7 +11,9 @@ use super::step_planner::StepPlanner;
 use super::undeclared::list_undeclared;
 use super::verify::assess_verifications;
 use super::window::{self, WindowScope};
-use super::{ObservedHost, StepInstance, canonical_json, cluster_warnings, guard, infiniband, rollout};
+use super::{
+    ObservedHost, StepInstance, canonical_json, cluster_warnings, guard, infiniband, other_inventories, rollout,
+};
 use crate::config::{ExportedValues, Project, StepExpander, StepFilter};
 use crate::model::{HostName, SecretStore};
 use std::collections::BTreeSet;
@@ -116,6 +118,12 @@ fn digest_plan(plan: &Plan) -> String {
     canonical_json::digest_json(&(plan.version, &plan.forge, &plan.cluster, &plan.inventory, &plan.rollout, hosts))
 }
 
+/// Returns whether a host is out of service, and this run does not bring it back.
+fn is_left_out(seen: &ObservedHost, cluster: &str) -> bool {
+    let is_left_open = window::left_open_by(seen, cluster).is_some();
+    (seen.hold.is_some() && is_left_open) || window::find_other_window(seen, cluster).is_some()
+}
+
 fn plan_host(
     ground: PlanContext<'_>,
     seen: &ObservedHost,
@@ -128,7 +136,7 @@ fn plan_host(
         reach: seen.reach.clone(),
         refused: seen.refusal_reason(),
         hold: seen.hold.clone(),
-        left_out: seen.hold.is_some() && window::left_open_by(seen).is_some(),
+        left_out: is_left_out(seen, &ground.project.cluster),
         missing: seen.missing.clone().filter(|_| seen.is_observed()),
         steps: Vec::new(),
         window: None,
@@ -143,6 +151,8 @@ fn plan_host(
     plan.warnings.extend(collect_rule_warnings(&case));
     plan.accepted = collect_accepted_rules(&case);
     plan.warnings.extend(guard::warn_unconfirmed_guards(seen));
+    plan.warnings.extend(other_inventories::warn_other_inventories(&case, &turns));
+    plan.warnings.extend(window::warn_other_window(seen, &ground.project.cluster));
     plan.warnings.extend(window::warn_drained_node(seen).filter(|_| plan.window.is_none()));
     plan.warnings.extend(cluster_warnings::warn_drain_obstacles(seen).filter(|_| plan.window.is_some()));
     plan.warnings.extend(cluster_warnings::warn_computed_objects(seen));

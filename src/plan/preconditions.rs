@@ -3,10 +3,11 @@
 
 use super::assessment::read_fact;
 use super::canonical_json::{digest_text, to_canonical_json};
+use super::former_secrets::{declares_secret, may_hold_secret};
 use super::host_context::{HostContext, StepInstance};
 use super::model::Precondition;
 use crate::config::ExpansionState;
-use crate::model::{SecretStore, UntrustedText, Value};
+use crate::model::{UntrustedText, Value};
 use crate::resource::Assessment;
 
 /// Length in bytes above which a value is replaced by its digest.
@@ -18,7 +19,9 @@ pub fn collect_preconditions(
     turn: &StepInstance<'_>,
     judgement: &Assessment,
 ) -> Vec<Precondition> {
-    if declares_secret(turn) {
+    if let ExpansionState::Resource(resource) = &turn.expanded.state
+        && may_hold_secret(case, &turn.expanded.id, resource.as_ref())
+    {
         return Vec::new();
     }
     let facts = turn.expanded.reads.iter().map(|path| (format!("facts.{path}"), read_fact(case, path)));
@@ -47,17 +50,7 @@ fn flatten_attributes(name: &str, value: &Value, out: &mut Vec<(String, Value)>)
 /// a secret has none here: only the host's key makes that digest safe.
 pub fn digest_declared(turn: &StepInstance<'_>) -> Option<String> {
     let ExpansionState::Resource(resource) = &turn.expanded.state else { return None };
-    (!declares_secret(turn)).then(|| digest_text(&to_canonical_json(&resource.desired_value())))
-}
-
-/// Returns whether the declaration contains a secret: the host's current value in its place may be a secret too.
-fn declares_secret(turn: &StepInstance<'_>) -> bool {
-    match &turn.expanded.state {
-        ExpansionState::Resource(resource) => {
-            SecretStore::has_placeholder(&to_canonical_json(&resource.desired_value()))
-        }
-        _ => false,
-    }
+    (!declares_secret(resource.as_ref())).then(|| digest_text(&to_canonical_json(&resource.desired_value())))
 }
 
 fn redact_value(case: &HostContext<'_>, value: &Value) -> UntrustedText {

@@ -1,6 +1,7 @@
 //! Resources that a host's records list as made by steps, and which of these are known to be gone since.
 
 use super::host_context::HostContext;
+use super::record_identity::read_record_identity;
 use super::removal_record::is_removal_record;
 use crate::model::{FormerIdentity, RecordIdentity, SecretStore, StepId, Value};
 use crate::object::{NodeMark, NodeMarkChanges, ObjectId, ObjectState};
@@ -11,7 +12,7 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 
 /// Kind and name of a resource on a host.
-type RecordedClaim = (String, String);
+pub(super) type RecordedClaim = (String, String);
 
 /// One resource that a step made or removed.
 #[derive(Clone, Debug)]
@@ -23,7 +24,7 @@ pub(super) struct RecordedResource {
     pub digest: String,
     /// `None` for old records, which did not contain an identity.
     pub identity: Option<RecordIdentity>,
-    time: Option<Timestamp>,
+    pub time: Option<Timestamp>,
     /// Whether it is the resource of the step's last apply, not of an earlier one.
     pub latest: bool,
     /// Whether the record says that it was removed.
@@ -51,6 +52,18 @@ pub fn collect_former_resources(case: &HostContext<'_>, step: &StepId, now: &Rec
     own.iter().filter(|memory| memory.is_orphaned(case, &all, &owned)).filter_map(RecordedResource::to_former).collect()
 }
 
+/// Returns what the record of a step names and the resource that it declares now does not.
+pub(super) fn list_former_claims(
+    case: &HostContext<'_>,
+    step: &StepId,
+    now: &RecordIdentity,
+) -> BTreeSet<RecordedClaim> {
+    let own = case.find_record(step).map(|record| parse_record(&step.to_string(), record)).unwrap_or_default();
+    let identities = own.into_iter().filter(|memory| !memory.removed).filter_map(|memory| memory.identity);
+    let claims = identities.flat_map(|identity| identity.claims);
+    claims.filter(|claim| !now.claims.contains(claim) && !now.part_of.contains(claim)).collect()
+}
+
 /// Returns all resources that the records of this cluster list.
 pub(super) fn list_recorded_resources(case: &HostContext<'_>) -> Vec<RecordedResource> {
     let cluster = &case.ground.project.cluster;
@@ -59,27 +72,25 @@ pub(super) fn list_recorded_resources(case: &HostContext<'_>) -> Vec<RecordedRes
 }
 
 fn parse_record(step: &str, record: &Value) -> Vec<RecordedResource> {
+    let left = record.get("left").cloned().unwrap_or_default();
+    let left = Vec::<FormerIdentity>::deserialize(left).unwrap_or_default();
+    let former = left.into_iter().map(|former| RecordedResource::from_former(step, former));
+    [parse_latest_record(step, record)].into_iter().chain(former).collect()
+}
+
+/// Returns the resource of the step's last apply.
+pub(super) fn parse_latest_record(step: &str, record: &Value) -> RecordedResource {
     let text = |key: &str| record.get(key).and_then(Value::as_str).unwrap_or_default();
-    let part = |key: &str| record.get(key).cloned().unwrap_or_default();
-    let identity = RecordIdentity::deserialize(part("identity")).ok().or_else(|| identity_from_title(text("title")));
-    let latest = RecordedResource {
+    RecordedResource {
         step: step.to_owned(),
         kind: text("kind").to_owned(),
         title: text("title").to_owned(),
         digest: text("digest").to_owned(),
-        identity,
+        identity: read_record_identity(record),
         time: text("time").parse().ok(),
         latest: true,
         removed: is_removal_record(record),
-    };
-    let left = Vec::<FormerIdentity>::deserialize(part("left")).unwrap_or_default();
-    [latest].into_iter().chain(left.into_iter().map(|former| RecordedResource::from_former(step, former))).collect()
-}
-
-/// Returns the identity for an old record, which has only a title: a path identifies a resource for all kinds.
-fn identity_from_title(title: &str) -> Option<RecordIdentity> {
-    let claims = vec![("path".to_owned(), title.to_owned())];
-    title.starts_with('/').then_some(RecordIdentity { claims, part_of: Vec::new() })
+    }
 }
 
 impl RecordedResource {
@@ -125,6 +136,10 @@ pub(super) struct OwnedClaims {
 }
 
 impl OwnedClaims {
+    pub fn contains(&self, claim: &RecordedClaim) -> bool {
+        self.wholes.contains(claim) || self.parts.contains(claim)
+    }
+
     pub fn add_identity(&mut self, identity: &RecordIdentity) {
         self.wholes.extend(identity.claims.iter().cloned());
         self.parts.extend(identity.part_of.iter().cloned());
@@ -135,7 +150,9 @@ impl OwnedClaims {
 fn is_claim_gone(case: &HostContext<'_>, claim: &RecordedClaim) -> bool {
     let told = build_claim_probe(claim).and_then(|probe| case.seen.observation.get(&probe).ok());
     told.is_some_and(|reading| {
-        is_reading_absent(reading) || node_mark(claim).is_some_and(|mark| node_lacks_mark(reading, &mark))
+        is_reading_absent(reading)
+            || node_mark(claim).is_some_and(|mark| node_lacks_mark(reading, &mark))
+            || kind_traits(&claim.0).claim_is_gone.is_some_and(|is_gone| is_gone(&claim.1, reading))
     })
 }
 

@@ -63,6 +63,12 @@ fn explain_new_change(kept: &StepPlan, now: &StepPlan) -> Option<String> {
     if !now.will_run() || now.envelope.is_some() {
         return None;
     }
+    if let Some(why) = &kept.held {
+        return Some(format!("was held back in the plan ({why}), and nothing holds it back now"));
+    }
+    if kept.waits_for.is_some() && kept.verdict == StepVerdict::Change {
+        return Some("waited in the plan for a step that could not run, and can run now".to_owned());
+    }
     let change = |change: &crate::resource::AttributeChange| match (&change.from, &change.to) {
         (Some(from), Some(to)) => format!("`{}` was {:?} and is {:?}", change.attribute, to.raw(), from.raw()),
         (None, Some(to)) => format!("`{}` was {:?} and is missing", change.attribute, to.raw()),
@@ -212,6 +218,11 @@ mod tests {
         assert_eq!(
             moved(step("s", "pending", "1", json!({})), change("1", json!({}))).as_deref(),
             Some("was `pending` in the plan; now it differs")
+        );
+        let held = json!({ "held": "the host is on hold" });
+        assert_eq!(
+            moved(change("1", held), change("1", json!({}))).as_deref(),
+            Some("was held back in the plan (the host is on hold), and nothing holds it back now")
         );
         assert_eq!(moved(step("s", "pending", "1", json!({})), step("s", "unknown", "2", json!({}))), None);
         assert_eq!(moved(change("1", envelope.clone()), change("2", json!({}))), None, "earlier steps are done");

@@ -13,9 +13,12 @@ use super::undo_effect::derive_undo_effect;
 use super::unmet_dependency::{DependencyShortfall, UnmetDependency};
 use super::verify::find_failed_verification;
 use super::window::{self, StepStage, WindowScope};
-use crate::config::{ConditionOutcome, ExpansionState, Project, RecipeInstance, RecipeRule};
+use crate::config::{self, ConditionOutcome, ExpansionState, Project, RecipeInstance, RecipeRule, StepConflict};
 use crate::graph::{DependencyKind, GraphEdge, StepIndex};
-use crate::model::{DisruptionClass, HostName, SecretStore, StepId, StepPhase, StepScope, StepVerdict, Value};
+use crate::model::{
+    BlockClass, DisruptionClass, HostName, SecretStore, StepId, StepPhase, StepScope, StepVerdict, Value,
+};
+use crate::probe::Probe;
 use crate::resource::{Assessment, EffectReach, PackageChanges, ProvidedItem};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,6 +42,8 @@ pub(super) struct StepPlanner<'w, 'a> {
     behind: BTreeMap<StepIndex, UnmetDependency>,
     /// Recipes that a rule, or the identity of the host, blocks here.
     ruled: BTreeMap<String, Assessment>,
+    /// Steps that another step of the host contradicts.
+    contradicted: BTreeMap<StepId, Assessment>,
     /// The known state of the host's window.
     window: &'w WindowScope,
 }
@@ -59,7 +64,22 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         let (opaque, packages) = (BTreeSet::new(), BTreeMap::new());
         let (precautions, waits) = (BTreeSet::new(), BTreeSet::new());
         let (status, behind) = (BTreeMap::new(), BTreeMap::new());
-        Self { case, turns, outside, ahead, opaque, packages, precautions, waits, status, behind, ruled, window }
+        let contradicted = assess_conflicts(turns);
+        Self {
+            case,
+            turns,
+            outside,
+            ahead,
+            opaque,
+            packages,
+            precautions,
+            waits,
+            status,
+            behind,
+            ruled,
+            contradicted,
+            window,
+        }
     }
 
     /// Plans every step instance and publishes the status of the steps that other hosts wait for.
@@ -68,7 +88,9 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         let mut steps = Vec::with_capacity(turns.len());
         for turn in turns {
             let step = self.plan_step(turn);
-            if step.will_run() && !turn.step.exports.is_empty() && self.case.seen.account.is_none() {
+            // A step that matches reads its values again, and an earlier change may bring what they are read from.
+            let exports_later = step.will_run() || step.verdict.is_settled() && !self.ahead.changing.is_empty();
+            if exports_later && !turn.step.exports.is_empty() && self.case.seen.account.is_none() {
                 told.exporters.insert(step.id.recipe.to_string());
             }
             steps.push(step);
@@ -114,7 +136,8 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         self.ahead.predicted.after = self.find_change_before(&needed, counts).map(ToString::to_string);
         self.ahead.opaque = self.find_change_before(&needed, |id| self.opaque.contains(id)).map(ToString::to_string);
         self.ahead.package = self.find_packages_before(turn, &needed);
-        let ruling = match self.ruled.get(&turn.instance.recipe.name) {
+        let refused = self.ruled.get(&turn.instance.recipe.name).or_else(|| self.contradicted.get(&turn.expanded.id));
+        let ruling = match refused {
             Some(judgement) => StepAssessment {
                 judgement: judgement.clone(),
                 basis: String::new(),
@@ -132,12 +155,21 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         };
         let bases = self.collect_bases(turn, &ruling);
         let packages = PackageChanges::from_judgement(turn.step.kind, &ruling.judgement);
+        let leads_elsewhere = ruling.judgement.leads_elsewhere();
+        let install = match &turn.expanded.state {
+            ExpansionState::Resource(resource) => resource.new_install(&self.case.seen.observation),
+            _ => None,
+        };
         let guard_s = find_guard_time(turn, self.turns, &ruling.judgement);
         let mut step = build_step_plan(self.outside.spans.steps.find_location(turn.index), turn, ruling, waits_for);
         (step.before, step.after) = bases;
         step.guard_s = guard_s;
         step.held = self.window.held_reason(&step);
-        self.record_outcome(turn, &step, behind, packages);
+        self.record_outcome(turn, &step, behind, (packages, install));
+        if leads_elsewhere && step.will_run() {
+            let moved = list_provisions(turn).into_iter().chain(list_former_path(turn));
+            self.ahead.predicted.redirected.extend(moved.map(|item| (item, step.id.clone())));
+        }
         step
     }
 
@@ -268,14 +300,14 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         find_failed_verification(self.case, instance)
     }
 
-    /// Records the result of a step instance. `behind` is the stopped step that a matching step depends on, `packages`
-    /// what the step does to packages.
+    /// Records the result of a step instance. `behind` is the stopped step that a matching step depends on; the last
+    /// argument says what the step does to packages, and a unit whose targets it changes.
     fn record_outcome(
         &mut self,
         turn: &StepInstance<'_>,
         step: &StepPlan,
         behind: Option<UnmetDependency>,
-        packages: PackageChanges,
+        (packages, install): (PackageChanges, Option<(String, Vec<String>)>),
     ) {
         let stopped = behind.is_some() || step.waits_for.is_some() || step.held.is_some();
         let status = match step.verdict {
@@ -313,6 +345,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
             if turn.step.traits().only_waits {
                 self.waits.insert(turn.expanded.id.clone());
             }
+            self.ahead.predicted.will_install.extend(install);
             self.record_removal(turn);
         }
         // Also if it waits for another step: steps that depend on it are not blocked by that.
@@ -374,6 +407,21 @@ fn assess_done_elsewhere(silent: &[HostName], cut: &[HostName]) -> Option<Assess
     }
 }
 
+/// Blocks the steps that contradict each other with the facts of this host. Otherwise each run would undo what the one
+/// before it did.
+fn assess_conflicts(turns: &[StepInstance<'_>]) -> BTreeMap<StepId, Assessment> {
+    let own: Vec<_> = turns.iter().map(|turn| (turn.step.as_ref(), &*turn.expanded)).collect();
+    let mut blocked = BTreeMap::new();
+    for StepConflict { steps, message, .. } in config::find_conflicts_by_facts(&own) {
+        for step in steps {
+            let judgement = Assessment::blocked(BlockClass::Declaration, message.as_str(), Value::Null)
+                .hint("with the facts of this host both steps apply: let their conditions exclude each other");
+            blocked.entry(step).or_insert(judgement);
+        }
+    }
+    blocked
+}
+
 /// Returns what a step instance provides: by its resource, and by the `provides` of its step.
 pub fn list_provisions(turn: &StepInstance<'_>) -> Vec<ProvidedItem> {
     if turn.expanded.absent {
@@ -421,6 +469,19 @@ pub fn format_rule_locations(project: &Project, instance: &RecipeInstance, rule:
     format!("rule at {}, applied at {}", place(rule.require.span), place(instance.span))
 }
 
+/// Returns the path of a mount point that a step unmounts: it provides nothing then.
+fn list_former_path(turn: &StepInstance<'_>) -> Vec<ProvidedItem> {
+    let ExpansionState::Resource(resource) = &turn.expanded.state else { return Vec::new() };
+    resource
+        .probes()
+        .iter()
+        .filter_map(|probe| match probe {
+            Probe::Mount { path, .. } => Some(ProvidedItem::Path(path.clone())),
+            _ => None,
+        })
+        .collect()
+}
+
 fn build_step_plan(
     place: &str,
     turn: &StepInstance<'_>,
@@ -436,7 +497,8 @@ fn build_step_plan(
     let is_predicted = judgement.predicted || ruling.until.is_some() && ruling.foresight != ChangeCertainty::Certain;
     let irreversible = match &turn.expanded.state {
         ExpansionState::Resource(resource) if judgement.diff.is_some() && !is_predicted => {
-            derive_undo_effect(turn, resource.as_ref(), &judgement).irreversible
+            let effect = derive_undo_effect(turn, resource.as_ref(), &judgement);
+            effect.irreversible.or(effect.lost)
         }
         _ => None,
     };

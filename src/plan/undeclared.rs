@@ -4,7 +4,9 @@
 use super::declared_digest::digest_desired;
 use super::host_context::{HostContext, StepInstance};
 use super::model::UndeclaredResource;
-use super::recorded_resources::{self, OwnedClaims, RecordedResource, list_recorded_resources, resource_identity};
+use super::recorded_resources::{
+    self, OwnedClaims, RecordedClaim, RecordedResource, list_recorded_resources, resource_identity,
+};
 use crate::config::{ExpandedStep, ExpansionState};
 
 use crate::probe::Probe;
@@ -33,6 +35,32 @@ impl DeclaredClaims {
         identity.iter().for_each(|identity| self.owned.add_identity(identity));
         self.steps.insert(turn.id.to_string(), identity.is_some());
     }
+}
+
+/// Returns what the record of a step of the cluster names, the step does not declare any more, and another step declares:
+/// also a step that the filter excludes. A step of the same kind that is not known yet may declare all of it.
+pub(super) fn list_moved_claims(case: &HostContext<'_>, turn: &StepInstance<'_>) -> BTreeSet<RecordedClaim> {
+    let step = &turn.expanded;
+    let ExpansionState::Resource(resource) = &step.state else { return BTreeSet::new() };
+    if !turn.step.traits().in_cluster {
+        return BTreeSet::new();
+    }
+    let former = recorded_resources::list_former_claims(case, &step.id, &resource_identity(resource.as_ref()));
+    // Usually there are none, and then the other steps need not be expanded.
+    if former.is_empty() {
+        return former;
+    }
+    let mut owned = OwnedClaims::default();
+    let declared = case.expand_declared_steps();
+    let others = declared.iter().flat_map(|steps| steps.iter()).filter(|other| other.id != step.id && !other.absent);
+    for other in others {
+        match &other.state {
+            ExpansionState::Resource(resource) => owned.add_identity(&resource_identity(resource.as_ref())),
+            ExpansionState::Deferred(deferred) if deferred.kind == resource.kind() => return former,
+            _ => {}
+        }
+    }
+    former.into_iter().filter(|claim| owned.contains(claim)).collect()
 }
 
 /// Returns the resources in the records of this cluster that are not declared here any more.

@@ -32,6 +32,9 @@ pub struct UserInfo {
     pub groups: Vec<String>,
     /// Whether the password is locked (`!` or `*`); `None` if shadow could not be read.
     pub locked: Option<bool>,
+    /// Whether it has a password that could be unlocked; `None` if shadow could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub has_password: Option<bool>,
 }
 
 /// The account that scripts run as.

@@ -116,6 +116,14 @@ impl ProbeExchange {
         printed.stderr.map_text(scrub);
     }
 
+    /// Replaces the bodies of files.
+    pub(super) fn replace_bodies(&mut self, replace: &dyn Fn(&str) -> String) {
+        let ExchangeAnswer::Printed(printed) = &mut self.answer else { return };
+        if self.probes.iter().any(|probe| matches!(probe, Probe::Path { .. })) {
+            printed.stdout = ExchangeBytes::new(&scrub_bodies(&printed.stdout.to_bytes(), replace));
+        }
+    }
+
     /// Replaces the answer with a reason.
     pub(crate) fn withhold_answer(&mut self, why: &str) {
         self.answer = ExchangeAnswer::Unknown(UnansweredReason::new(why));

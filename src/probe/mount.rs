@@ -8,9 +8,10 @@ use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
 use super::{FstabLine, MountState, Observation, ObservedMount, ProbeReading, UnansweredReason};
 use crate::model::UntrustedText;
 use crate::script::{ShellFragment, safe_path};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Prints fields for each mount point and source: `point`, both, and why forge does not mount them; empty if it does.
+/// Prints fields for each mount point and source: `point`, both, why forge does not mount them, what a mount lacks,
+/// and the path that the mount point has without links; the last three are empty if there is nothing to say.
 const POINTS_SNIPPET: &str = r#"need timeout; need stat
 forge_points() {
 run=$1
@@ -23,16 +24,41 @@ wait
 }
 forge_points"#;
 
-/// A missing directory cannot be replaced: the action reports it.
+/// A missing directory cannot be replaced. An entry at which something is mounted is not examined: its server may not
+/// respond. The kernel's table escapes blanks, so names with blanks are not examined either.
 const ONE_POINT_SNIPPET: &str = r#"
 fail() { exit 1; }
 barred() { printf %s "$*"; exit 9; }
-why=$(require_fixed_name "$1")
-if [ $? != 9 ]; then
+mounted() {
+case $1 in *[[:space:]\\]*) return 0 ;; esac
+while read -r _ _ _ _ at _; do [ "$at" != "$1" ] || return 0; done </proc/self/mountinfo
+return 1
+}
+real= lack=
+why=$(require_fixed_name "$1" && readlink -e -- .)
+case $? in
+9) ;;
+0) real=${why%/}/${1##*/} why=
+[ "$real" != "$1" ] || real=
+if mounted "$1"; then :
+elif [ -L "$1" ]; then lack="$1 is a symbolic link"
+elif [ -e "$1" ] && [ ! -d "$1" ]; then lack="$1 is not a directory"
+fi ;;
+*) why= above=${1%/*}
+if [ -d "$above/" ]; then :
+elif [ -e "$above" ]; then lack="$above is not a directory"
+else lack="directory $above does not exist"
+fi ;;
+esac
+if [ -z "$why" ]; then
 why=$(require_fixed_source "$2")
 [ $? = 9 ] || why=
 fi
-printf 'point\0%s\0%s\0%s\0' "$1" "$2" "$why"
+case $2 in
+//* | /dev/*) ;;
+/*) [ -n "$lack" ] || [ -e "$2" ] || lack="the source $2 does not exist" ;;
+esac
+printf 'point\0%s\0%s\0%s\0%s\0%s\0' "$1" "$2" "$why" "$lack" "$real"
 "#;
 
 /// Prints fields: `table` and the kernel's table; `fstab` and its text; for each source that is a device `device`, its
@@ -110,6 +136,9 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
 
 /// One row of the kernel's table.
 struct MountTableRow {
+    /// Number of the mount, and of the mount that its point is in.
+    id: String,
+    parent: String,
     /// `8:1`.
     number: String,
     /// The path within the file system that is visible at the mount point.
@@ -118,10 +147,18 @@ struct MountTableRow {
     mounted: ObservedMount,
 }
 
+/// What the directories above a mount point show. A text is empty if there is nothing to say.
+struct MountPoint {
+    /// Why nothing is mounted there.
+    bar: String,
+    lack: String,
+    real_path: String,
+}
+
 /// The parsed output.
 struct MountOutput {
-    /// Why nothing is mounted for a mount point and a source; empty if nothing prevents it.
-    bars: BTreeMap<(String, String), String>,
+    /// For a mount point and a source.
+    points: BTreeMap<(String, String), MountPoint>,
     rows: Vec<MountTableRow>,
     fstab: Vec<(String, FstabLine)>,
     devices: BTreeMap<String, String>,
@@ -130,13 +167,15 @@ struct MountOutput {
 impl MountOutput {
     fn parse(stdout: &[u8]) -> Option<Self> {
         let mut fields = NulFields::new(stdout);
-        let mut bars = BTreeMap::new();
+        let mut points = BTreeMap::new();
         let table = loop {
             match fields.next()? {
                 b"point" => {
-                    let [path, source, why] = fields.next_row()?;
+                    let [path, source, bar, lack, real_path] = fields.next_row()?;
                     let key = (parse_utf8(path)?.to_owned(), parse_utf8(source)?.to_owned());
-                    bars.insert(key, String::from_utf8_lossy(why).into_owned());
+                    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                    let (bar, lack, real_path) = (text(bar), text(lack), text(real_path));
+                    points.insert(key, MountPoint { bar, lack, real_path });
                 }
                 b"table" => break fields.next()?,
                 _ => return None,
@@ -153,29 +192,61 @@ impl MountOutput {
                     let [name, target] = fields.next_row()?;
                     devices.insert(parse_utf8(name)?.to_owned(), parse_utf8(target)?.to_owned());
                 }
-                b"end" => return Some(Self { bars, rows, fstab, devices }),
+                b"end" => return Some(Self { points, rows, fstab, devices }),
                 _ => return None,
             }
         }
     }
 
     fn answer_probe(&self, path: &str, source: &str) -> Result<ProbeReading, UnansweredReason> {
-        match self.bars.get(&(path.to_owned(), source.to_owned())) {
+        match self.points.get(&(path.to_owned(), source.to_owned())) {
             None => Err(UnansweredReason::new(format!("the directories above `{path}` did not answer within 10 s"))),
-            Some(why) if why.is_empty() => Ok(ProbeReading::Mount(Box::new(self.mount_state(path, source)))),
-            Some(why) => Err(UnansweredReason { barred: true, ..UnansweredReason::new(why.as_str()) }),
+            Some(point) if point.bar.is_empty() => {
+                let text = |text: &String| Some(text).filter(|text| !text.is_empty()).map(|text| text.as_str().into());
+                let (lack, real_path) = (text(&point.lack), text(&point.real_path));
+                let state = MountState { lack, real_path, ..self.mount_state(path, source) };
+                Ok(ProbeReading::Mount(Box::new(state)))
+            }
+            Some(point) => Err(UnansweredReason { barred: true, ..UnansweredReason::new(point.bar.as_str()) }),
         }
     }
 
     fn mount_state(&self, path: &str, source: &str) -> MountState {
         let below = format!("{}/", path.trim_end_matches('/'));
+        let visible = self.list_visible_mounts(path);
+        let is_visible = |row: &&MountTableRow| visible.as_ref().is_none_or(|ids| ids.contains(row.id.as_str()));
+        let here = self.rows.iter().filter(|row| row.point == path).filter(is_visible);
         MountState {
-            mounts: self.rows.iter().filter(|row| row.point == path).map(|row| self.resolve_mount(row)).collect(),
+            mounts: here.map(|row| self.resolve_mount(row)).collect(),
             below: self.rows.iter().filter(|row| row.point.starts_with(&below)).map(|row| row.point.clone()).collect(),
             fstab: self.fstab.iter().filter(|(point, _)| point == path).map(|(_, line)| line.clone()).collect(),
             device: self.resolve_device(&device_path(source)),
             bind: self.resolve_bind(path, source),
+            lack: None,
+            real_path: None,
         }
+    }
+
+    /// Returns the mounts that a walk from the root to `path` meets. A mount that it does not meet is hidden under a later
+    /// mount of a directory above it. `None` if the table has no root.
+    fn list_visible_mounts(&self, path: &str) -> Option<BTreeSet<&str>> {
+        let covers = |row: &MountTableRow| {
+            let point = row.point.trim_end_matches('/');
+            path.strip_prefix(point).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let mut at = self.rows.iter().find(|row| row.point == "/")?;
+        let mut met = BTreeSet::from([at.id.as_str()]);
+        // The first mount on the way is the one with the shortest path; a mount over the whole of `at` comes before it.
+        while let Some(next) = self
+            .rows
+            .iter()
+            .filter(|row| row.parent == at.id && covers(row) && !met.contains(row.id.as_str()))
+            .min_by_key(|row| row.point.len())
+        {
+            met.insert(next.id.as_str());
+            at = next;
+        }
+        Some(met)
     }
 
     fn resolve_mount(&self, row: &MountTableRow) -> ObservedMount {
@@ -206,7 +277,7 @@ impl MountOutput {
 fn parse_mountinfo_row(line: &str) -> Option<MountTableRow> {
     let (own, file_system) = line.split_once(" - ")?;
     let own: Vec<&str> = own.split(' ').collect();
-    let [_, _, number, root, point, options, ..] = own.as_slice() else { return None };
+    let [id, parent, number, root, point, options, ..] = own.as_slice() else { return None };
     let mut parts = file_system.split(' ');
     let (fstype, source, more) = (parts.next()?, parts.next()?, parts.next().unwrap_or_default());
     let mut all: Vec<String> = options.split(',').map(unescape_octal).collect();
@@ -223,6 +294,8 @@ fn parse_mountinfo_row(line: &str) -> Option<MountTableRow> {
         ..ObservedMount::default()
     };
     Some(MountTableRow {
+        id: (*id).to_owned(),
+        parent: (*parent).to_owned(),
         number: (*number).to_owned(),
         root: unescape_octal(root),
         point: unescape_octal(point),
@@ -261,7 +334,7 @@ mod tests {
 
     /// Answers for a host on which only root can replace the path.
     fn ask(path: &str, source: &str, raw: &SectionOutput) -> Result<MountState, String> {
-        let point = format!("point\0{path}\0{source}\0\0").into_bytes();
+        let point = format!("point\0{path}\0{source}\0\0\0\0").into_bytes();
         ask_raw(path, source, &printed([point, raw.stdout.clone()].concat()))
     }
 
@@ -301,6 +374,26 @@ mod tests {
     }
 
     #[test]
+    fn mount_below_a_later_mount_is_hidden() {
+        let row = |id, parent, point: &str| format!("{id} {parent} 0:{id} / {point} rw - tmpfs t{id} rw\n");
+        let ask = |rows: &[String]| ask("/a/b", "t2", &printed(format!("table\0{}\0fstab\0\0end\0", rows.concat())));
+        let sources = |rows: &[String]| {
+            let mounts = ask(rows).unwrap().mounts;
+            mounts.into_iter().map(|mount| mount.source).collect::<Vec<_>>().join(" ")
+        };
+        let (root, own) = (row(1, 0, "/"), row(2, 1, "/a/b"));
+        assert_eq!(sources(&[root.clone(), own.clone()]), "t2");
+        assert_eq!(sources(&[root.clone(), own.clone(), row(3, 1, "/a")]), "", "hidden");
+        assert_eq!(sources(&[root.clone(), own.clone(), row(3, 1, "/a"), row(4, 3, "/a/b")]), "t4");
+        assert_eq!(sources(&[root.clone(), row(3, 1, "/a"), row(2, 3, "/a/b"), row(5, 2, "/a/b")]), "t2 t5", "stacked");
+        assert_eq!(
+            sources(&[root, row(3, 1, "/a"), row(6, 3, "/a"), row(2, 3, "/a/b")]),
+            "",
+            "a second one over the first"
+        );
+    }
+
+    #[test]
     fn mount_points_with_spaces_and_unknown_labels_are_parsed() {
         let odd = ask("/data/with space", "LABEL=none such", &sample()).unwrap();
         assert_eq!((odd.mounts.len(), odd.fstab.len(), odd.device), (1, 1, None));
@@ -310,9 +403,9 @@ mod tests {
     #[test]
     fn replaceable_or_unresponsive_mount_point_is_unknown() {
         let rest = "table\0\0fstab\0\0end\0";
-        let why = ask_raw("/home/a/m", "tmpfs", &printed(format!("point\0/home/a/m\0tmpfs\0user a can\0{rest}")));
+        let why = ask_raw("/home/a/m", "tmpfs", &printed(format!("point\0/home/a/m\0tmpfs\0user a can\0\0\0{rest}")));
         assert_eq!(why, Err("user a can".to_owned()));
-        let other = ask_raw("/nfs/m", "tmpfs", &printed(format!("point\0/home/a/m\0tmpfs\0\0{rest}")));
+        let other = ask_raw("/nfs/m", "tmpfs", &printed(format!("point\0/home/a/m\0tmpfs\0\0\0\0{rest}")));
         assert_eq!(other, Err("the directories above `/nfs/m` did not answer within 10 s".to_owned()));
     }
 

@@ -16,6 +16,13 @@ pub struct MountState {
     pub device: Option<String>,
     /// The root that a bind mount of the requested source would have, with its file system's number: `8:1 /srv/a`.
     pub bind: Option<String>,
+    /// What a mount lacks: a directory above the mount point, or a source that is a path. Recordings of older versions
+    /// do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lack: Option<UntrustedText>,
+    /// The path of the mount point without links, if it leads through one: the kernel's table has this path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub real_path: Option<UntrustedText>,
 }
 
 /// One mount, from `/proc/self/mountinfo`.

@@ -48,6 +48,23 @@ impl Observation {
         self.answers.contains_key(probe)
     }
 
+    /// Removes the bodies of files at paths that `is_secret` names, from the kept raw answers too.
+    pub(crate) fn withhold_bodies(&mut self, is_secret: impl Fn(&str) -> bool) {
+        let mut withheld: BTreeSet<String> = BTreeSet::new();
+        for (probe, answer) in &mut self.answers {
+            let (Probe::Path { path, .. }, Ok(ProbeReading::Path(PathState::Present(info)))) = (probe, answer) else {
+                continue;
+            };
+            if is_secret(path) {
+                withheld.extend(info.body.take().map(|body| body.raw().to_owned()));
+            }
+        }
+        let hide = |text: &str| if withheld.contains(text) { String::new() } else { text.to_owned() };
+        if !withheld.is_empty() {
+            self.kept.iter_mut().flatten().for_each(|exchange| exchange.replace_bodies(&hide));
+        }
+    }
+
     /// Keeps raw answers from now on.
     pub(crate) fn enable_recording(&mut self) {
         self.kept.get_or_insert_default();

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// milliseconds.
 const LISTING_SNIPPET: &str = r#"
 forge_list() {
-exec dpkg-query -W -f='${Package}\t${db:Status-Status}\t${Version}\t${Architecture}\t${db:Status-Want}\t${binary:Package}\n' -- '*'
+exec dpkg-query -W -f='${Package}\t${db:Status-Status}\t${Version}\t${Architecture}\t${db:Status-Want}\t${binary:Package}\t${db:Status-Eflag}\n' -- '*'
 }
 forge_rows() {
 command -v dpkg-query >/dev/null 2>&1 || { R='forge-missing dpkg-query' S=127; return; }
@@ -26,7 +26,7 @@ R= w=$1
 shift
 for l; do
 case $l in
-*'	half-'*|*'	unpacked'*|*'	triggers-'*) ;;
+*'	half-'*|*'	unpacked'*|*'	triggers-'*|*'	reinstreq') ;;
 *) case $w in *" ${l%%	*} "*) ;; *) continue ;; esac ;;
 esac
 R=$R${R:+$IFS}$l
@@ -85,6 +85,9 @@ pub(crate) fn upstream_version(version: &str) -> &str {
     version.rsplit_once('-').map_or(version, |(upstream, _)| upstream)
 }
 
+/// The status of an installed package that dpkg requires to be installed again, in the words of its manual.
+const REINST_REQUIRED: &str = "reinst-required";
+
 /// One row of the listing.
 pub(crate) struct DpkgRow<'a> {
     name: &'a str,
@@ -101,7 +104,10 @@ impl<'a> DpkgRow<'a> {
         let mut words = line.split('\t');
         let mut word = || words.next();
         let (name, status, version) = (word()?, word()?, word()?);
-        Some(Self { name, status, version, arch: word()?, want: word()?, full_name: word()? })
+        let (arch, want, full_name) = (word()?, word()?, word()?);
+        // dpkg calls a package installed whose files may be damaged. Recordings of older versions lack the flag.
+        let is_damaged = status == "installed" && word() == Some("reinstreq");
+        Some(Self { name, status: if is_damaged { REINST_REQUIRED } else { status }, version, arch, want, full_name })
     }
 
     /// Parses all rows. `None` without dpkg's own: the listing is then incomplete, and a package that is not in it may

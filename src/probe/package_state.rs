@@ -30,7 +30,8 @@ pub struct PackageState {
     pub manager: PackageManagerKind,
     /// Installed version; `None` if no version is unpacked.
     pub version: Option<String>,
-    /// The third word of dpkg's status: `installed`, `half-configured`, `config-files`, `not-installed` …
+    /// The third word of dpkg's status: `installed`, `half-configured`, `config-files`, `not-installed` …; or
+    /// `reinst-required` for an installed package with that flag.
     pub status: String,
     /// Whether dpkg's selection is `hold`, or dnf's versionlock names it.
     pub held: bool,

@@ -3,16 +3,19 @@
 
 use super::query::Probe;
 use super::section::{NulFields, ProbeSection, SectionEnd, SectionOutput, parse_utf8};
-use super::{GuardState, GuardTrace, HoldMark, Observation, ProbeReading, RecordsState, ScriptAccount};
+use super::{GuardState, GuardTrace, HoldMark, Observation, ProbeReading, RecordsState, ScriptAccount, WriterTrace};
 use crate::model::UntrustedText;
 use std::collections::BTreeMap;
 
 /// Prints fields: `account` and its name, empty for root; `record` and a file's name for each file; `lines`, followed
 /// by repetitions of name, NUL and one line, as printed by `grep`; `key` and hex; `units` and the output of `systemctl
 /// show` for `forge-*`; `window` and the record of an open window, if there is one; `hold`, the mark of a hold and the
-/// host's clock, if there is a hold; `guard`, the state, name, time and steps of each guard that no session
-/// confirmed. JSON text contains no NUL byte, so one process prints the lines of all files. systemd keeps a file for each transient unit as long as it knows the
-/// unit, so without such a file there is nothing to query.
+/// host's clock, if there is a hold; `writer`, the run that holds the writer lock, as it describes itself; `guard`, the
+/// state, name, time and steps of each guard that no session confirmed. JSON text contains no NUL byte, so one process
+/// prints the lines of all files. systemd keeps a file for each transient unit as long as it knows the unit, so without
+/// such a file there is nothing to query. The file of the lock begins with the token
+/// and the process of the holder. It is empty while no run holds the lock, but not after a run that was killed; to try the
+/// lock would hold up a run that takes it at this moment.
 const SNIPPET: &str = r#"D=/var/lib/forge
 a= me=
 while read -r k v me v; do [ "$k" != Uid: ] || break; me=; done </proc/self/status
@@ -36,6 +39,18 @@ u=$(systemctl show --no-pager -p Id,ActiveState,Transient,ExecMainStartTimestamp
 fi
 printf 'units\0%s\0' "$u"
 [ ! -f $D/window.json ] || printf 'window\0%s\0' "$(cat $D/window.json)"
+f=/run/lock/forge
+if [ -s $f ] && [ -f $f ] && [ -O $f ]; then
+k= v=
+{ read -r k; read -r v; } <$f
+if [ -n "$k" ] && [ -n "$v" ] && [ -r "/proc/$v/cmdline" ]; then
+case $(tr '\0' ' ' 2>/dev/null </proc/$v/cmdline) in *"$k"*)
+printf 'writer\0'
+{ read -r k; read -r k; while read -r k; do printf '%s\n' "$k"; done; } <$f
+printf '\0' ;;
+esac
+fi
+fi
 [ ! -f $D/hold.json ] || printf 'hold\0%s\0%s\0' "$(cat $D/hold.json)" "$(date +%s)"
 for g in $D/guard/*/; do
 g=${g%/} s=armed
@@ -98,6 +113,7 @@ fn parse_state(stdout: &[u8]) -> Option<RecordsState> {
                 let text = UntrustedText::from_bytes(fields.next()?);
                 state.hold = Some(HoldMark { text, now: parse_utf8(fields.next()?)?.parse().ok() });
             }
+            b"writer" => state.writer = parse_writer(parse_utf8(fields.next()?)?),
             b"guard" => state.guards.push(parse_guard(&mut fields)?),
             b"record" => drop(files.insert(parse_utf8(fields.next()?)?.to_owned(), Vec::new())),
             b"lines" => break,
@@ -107,6 +123,12 @@ fn parse_state(stdout: &[u8]) -> Option<RecordsState> {
     append_lines(fields.remaining_bytes(), &mut files)?;
     state.records = files.iter().map(|(name, body)| (name.clone(), UntrustedText::from_bytes(body))).collect();
     Some(state)
+}
+
+/// Parses the lines `key: value` of the run that holds the lock.
+fn parse_writer(text: &str) -> Option<WriterTrace> {
+    let of = |key: &str| Some(text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "))?.into());
+    Some(WriterTrace { run: of("run")?, by: of("by")?, since: of("since")?, what: of("what")? })
 }
 
 /// Parses a guard: its state, its name `RUN-NUMBER`, its time, and a line for each step.

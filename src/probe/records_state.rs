@@ -20,9 +20,32 @@ pub struct RecordsState {
     /// The mark of a hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<HoldMark>,
+    /// The run that holds the writer lock. Not recorded: it ends soon.
+    #[serde(skip)]
+    pub writer: Option<WriterTrace>,
     /// Guards of earlier runs that no session confirmed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guards: Vec<GuardTrace>,
+}
+
+/// A run that holds the writer lock of a host, as it describes itself there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriterTrace {
+    /// The run ID.
+    pub run: UntrustedText,
+    /// The user, controller and process: `ops@admin (pid 812)`.
+    pub by: UntrustedText,
+    /// When it began.
+    pub since: UntrustedText,
+    /// `forge apply inventory.yaml`.
+    pub what: UntrustedText,
+}
+
+impl WriterTrace {
+    /// Formats it as one line: `` `forge apply a.yaml` by ops@admin (pid 812), since …, run … ``.
+    pub fn describe(&self) -> String {
+        format!("`{}` by {}, since {}, run {}", self.what.raw(), self.by.raw(), self.since.raw(), self.run.raw())
+    }
 }
 
 /// A guard of an earlier run that no session confirmed.

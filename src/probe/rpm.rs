@@ -17,7 +17,7 @@ pub(crate) const RPM_ROWS: &str = r#"
 forge_rpm_rows() { rpm -q --qf '%{NAME}\t%{ARCH}\t%{EVR}\n' -- "$@" 2>&1; }
 "#;
 
-/// `forge_rpm_locks` prints the list of dnf's versionlock after its path; nothing if that plugin is not installed. dnf
+/// `forge_rpm_locks` prints the list of dnf's versionlock after its path; nothing if that plugin is not installed, or not enabled. dnf
 /// 5 keeps another file, in another format.
 pub(crate) const RPM_LOCKS: &str = r#"
 forge_rpm_locks() {
@@ -25,6 +25,9 @@ if command -v dnf5 >/dev/null 2>&1; then
 l=/etc/dnf/versionlock.toml
 else
 [ -e /etc/dnf/plugins/versionlock.conf ] || return 0
+case $(sed -n 's/^ *\(enabled\|plugins\) *= *\(.\).*/\1\2/p' /etc/dnf/plugins/versionlock.conf /etc/dnf/dnf.conf 2>/dev/null) in
+*enabled[0FfNn]* | *plugins[0FfNn]*) return 0 ;;
+esac
 l=$(sed -n 's/^ *locklist *= *//p' /etc/dnf/plugins/versionlock.conf)
 l=${l:-/etc/dnf/plugins/versionlock.list}
 fi

@@ -14,9 +14,59 @@ use std::collections::BTreeMap;
 /// `/proc/uptime` and the monotonic times of systemd are the same clock, except while a machine sleeps. It shows how
 /// long ago systemd restarted a unit, whatever was done to the clock of the host.
 ///
+/// systemd keeps the state of a unit's file in memory until the manager is reloaded, and calls a unit `enabled` if any link
+/// of its `[Install]` section exists, an alias included. So the files are read too. `Unlinked` lists the targets of that
+/// section without a link to the enabled unit, as `UNIT:TARGET`: they do not start it at boot. `Linked` lists those with a
+/// link to a unit that systemd calls `disabled`, and `Masked` units that are links to `/dev/null`. A unit is left out if a
+/// drop-in has an `[Install]` section too, or a file cannot be read; so is a target with a specifier.
+///
 /// A replaced executable is among the mapped files of its process. Only executable mappings count: a new locale archive
 /// or message catalogue is not a reason to restart.
 const SNIPPET: &str = r#"need systemctl; need grep
+forge_links() {
+v= w= m= n='
+'
+while [ -n "$1" ]; do
+b=$n${1%%"$n$n"*}$n
+case $1 in *"$n$n"*) set -- "${1#*"$n$n"}" ;; *) set -- '' ;; esac
+i=${b#*"${n}Id="}; i=${i%%"$n"*}
+if [ "/etc/systemd/system/$i" -ef /dev/null ]; then m="$m $i"; continue; fi
+case $b in
+*"${n}UnitFileState=enabled$n"*) e=yes ;;
+*"${n}UnitFileState=disabled$n"*) e= ;;
+*) continue ;;
+esac
+case $b in *"${n}FragmentPath=/"*) ;; *) continue ;; esac
+f=${b#*"${n}FragmentPath="}; f=${f%%"$n"*}
+d=; case $b in *"${n}DropInPaths="*) d=${b#*"${n}DropInPaths="}; d=${d%%"$n"*} ;; esac
+for a in $d; do
+[ -r "$a" ] || continue 2
+while IFS= read -r l || [ -n "$l" ]; do case $l in '[Install]'*) continue 3 ;; esac; done <"$a"
+done
+[ -r "$f" ] || continue
+s=
+while IFS= read -r l || [ -n "$l" ]; do
+case $s$l in
+'[Install]WantedBy='*) k=wants ;;
+'[Install]RequiredBy='*) k=requires ;;
+'[Install]UpheldBy='*) k=upholds ;;
+*) case $l in '['*) s=${l%%]*}] ;; esac; continue ;;
+esac
+for t in ${l#*=}; do
+case $t in *%*) continue ;; esac
+for a in /etc /run /usr/local/lib /usr/lib /lib; do
+a=$a/systemd/system/$t.$k/$i
+if [ -L "$a" ] || [ -e "$a" ]; then
+[ -n "$e" ] || w="$w $i:$t"
+continue 2
+fi
+done
+[ -z "$e" ] || v="$v $i:$t"
+done
+done <"$f"
+done
+printf 'Unlinked=%s\nLinked=%s\nMasked=%s\n' "$v" "$w" "$m"
+}
 forge_units() {
 p=Id,Names,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,InvocationID,FragmentPath,DropInPaths
 p=$p,MainPID,ActiveEnterTimestamp,ExecMainStartTimestamp,Result,Type,RemainAfterExit,CanReload
@@ -27,8 +77,11 @@ case $o in
 *) o=$(systemctl show --no-pager -p "$p" -- "$@") || exit ;;
 esac
 { read -r up r </proc/uptime; } 2>/dev/null || up=
-printf '%s\n\nUptime=%s\n\nforge-maps\n' "$o" "$up"
-set -f; set --; IFS='
+set -f
+printf '%s\n\nUptime=%s\n' "$o" "$up"
+forge_links "$o"
+printf '\nforge-maps\n'
+set --; IFS='
 '
 for l in $o; do
 case $l in MainPID=0) ;; MainPID=*) set -- "$@" "/proc/${l#*=}/maps" ;; esac
@@ -86,13 +139,18 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
     let whole = stdout.split_once("\nforge-maps\n").filter(|(_, maps)| is_whole(maps));
     let (blocks, maps) = whole.unwrap_or_default();
     let units: Vec<BTreeMap<&str, &str>> = blocks.split("\n\n").map(parse_properties).collect();
-    let clock = units.iter().filter(|unit| !unit.contains_key("Id")).find_map(|block| block.get("Uptime"));
-    let uptime = clock.and_then(|seconds| seconds.parse().ok());
+    let about_all = |key: &str| units.iter().filter(|unit| !unit.contains_key("Id")).find_map(|block| block.get(key));
+    let uptime = about_all("Uptime").and_then(|seconds| seconds.parse().ok());
+    let links = UnitLinks {
+        unlinked: about_all("Unlinked").copied().unwrap_or_default(),
+        linked: about_all("Linked").copied().unwrap_or_default(),
+        masked: about_all("Masked").copied().unwrap_or_default(),
+    };
     for probe in &section.probes {
         let Some(name) = probe_unit(probe).map(full_unit_name) else { continue };
         let unit = units.iter().find(|unit| has_unit_name(unit, &name));
         let answer = unit
-            .and_then(|unit| build_unit_state(unit, maps, uptime))
+            .and_then(|unit| Some(links.correct_state(unit, build_unit_state(unit, maps, uptime)?)))
             .map(|unit| ProbeReading::Unit(Box::new(unit)))
             .ok_or_else(|| raw.explain_missing(section));
         out.insert(probe.clone(), answer);
@@ -106,6 +164,31 @@ fn parse_properties(block: &str) -> BTreeMap<&str, &str> {
 fn has_unit_name(unit: &BTreeMap<&str, &str>, name: &str) -> bool {
     let has = |key: &str| unit.get(key).is_some_and(|names| names.split(' ').any(|n| n == name));
     has("Id") || has("Names")
+}
+
+/// The links of all units, as the snippet lists them.
+struct UnitLinks<'a> {
+    unlinked: &'a str,
+    linked: &'a str,
+    masked: &'a str,
+}
+
+impl UnitLinks<'_> {
+    /// Corrects the state that systemd has in memory by the links on disk.
+    fn correct_state(&self, unit: &BTreeMap<&str, &str>, state: UnitState) -> UnitState {
+        let id = unit.get("Id").copied().unwrap_or_default();
+        let list_targets = |listed: &str| -> Vec<String> {
+            let entries = listed.split_whitespace().filter_map(|entry| entry.split_once(':'));
+            entries.filter(|(name, _)| *name == id).map(|(_, target)| target.to_owned()).collect()
+        };
+        let is_masked = self.masked.split_whitespace().any(|name| name == id);
+        let state = UnitState { unlinked: list_targets(self.unlinked), ..state };
+        match (is_masked, list_targets(self.linked).is_empty()) {
+            (true, _) => UnitState { load: "masked".to_owned(), file_state: "masked".to_owned(), ..state },
+            (false, false) => UnitState { file_state: "enabled".to_owned(), ..state },
+            (false, true) => state,
+        }
+    }
 }
 
 /// Builds a unit's state; `None` if properties that every systemd prints are missing. `uptime` is the time of the
@@ -139,6 +222,7 @@ fn build_unit_state(unit: &BTreeMap<&str, &str>, maps: &str, uptime: Option<f64>
         can_reload: yes("CanReload"),
         next_elapse: parse_timestamp(&text("NextElapseUSecRealtime"))?,
         restarts,
+        unlinked: Vec::new(),
         restarted_ago: uptime.filter(|_| restarts > 0).and_then(|now| start_age(unit, now)),
     })
 }

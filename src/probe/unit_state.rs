@@ -14,6 +14,9 @@ pub struct UnitState {
     pub sub: String,
     /// `UnitFileState`: `enabled`, `disabled`, `static`, `masked`, … empty if there is none.
     pub file_state: String,
+    /// The targets of the `[Install]` section of an enabled unit that do not start it, because a link is missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unlinked: Vec<String>,
     /// `NeedDaemonReload`.
     pub need_daemon_reload: bool,
     /// `InvocationID`, empty if the unit was never started.

@@ -99,6 +99,7 @@ impl<'a> UserOutput<'a> {
         let Some(line) = self.passwd.as_ref()?.get(name) else { return Some(UserState::Absent) };
         let groups = self.groups.get(name)?;
         let shadow = self.shadow.as_ref()?.get(name);
+        let hash = shadow.and_then(|line| line.split(':').nth(1));
         let fields: Vec<&str> = line.split(':').collect();
         let [_, uid, gid, gecos, home, shell] = fields.get(1..7)? else { return None };
         let (primary, others) = groups.split_first()?;
@@ -112,7 +113,9 @@ impl<'a> UserOutput<'a> {
             home: (*home).to_owned(),
             shell: (*shell).to_owned(),
             groups: others,
-            locked: shadow.and_then(|line| line.split(':').nth(1)).map(|hash| hash.starts_with(['!', '*'])),
+            locked: hash.map(|hash| hash.starts_with(['!', '*'])),
+            // `usermod --unlock` removes a leading `!`; `*` and an empty rest are not passwords.
+            has_password: hash.map(|hash| !matches!(hash.trim_start_matches('!').bytes().next(), None | Some(b'*'))),
         })))
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use super::change_mark::{ChangeAspect, ChangeMark, ChangedPart};
 use super::earlier_effects::EarlierStepEffects;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One attribute that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -116,6 +116,12 @@ pub trait ResourceDiff: Clone + std::fmt::Debug + PartialEq + Serialize + Send +
         None
     }
 
+    /// Returns whether what the resource provides leads elsewhere after the change: a link or a mount point to other files,
+    /// an account to another home or number. Later steps about it were observed where it leads now.
+    fn leads_elsewhere(&self) -> bool {
+        false
+    }
+
     /// Returns what the change does to packages: they bring files and restart services that later steps depend on.
     fn package_changes(&self) -> PackageChanges {
         PackageChanges::default()
@@ -162,6 +168,7 @@ trait AnyDiff: std::fmt::Debug + Send + Sync {
     fn is_equal(&self, other: &dyn Any) -> bool;
     fn predict_reading(&self) -> Option<(Probe, ProbeReading)>;
     fn changes_of_packages(&self) -> PackageChanges;
+    fn moves_what_it_provides(&self) -> bool;
 }
 
 impl<D: ResourceDiff> AnyDiff for D {
@@ -179,6 +186,10 @@ impl<D: ResourceDiff> AnyDiff for D {
 
     fn changes_of_packages(&self) -> PackageChanges {
         self.package_changes()
+    }
+
+    fn moves_what_it_provides(&self) -> bool {
+        self.leads_elsewhere()
     }
 }
 
@@ -266,6 +277,17 @@ impl<D> Assessment<D> {
         Self { verdict: StepVerdict::Blocked(class), ..Self::ok(reason, basis) }
     }
 
+    /// Returns the assessment without the content of what differs, because that may be secret. Who owns an object and who
+    /// may read it, versions and states are no content.
+    pub fn withhold_content(mut self) -> Self {
+        for change in
+            self.changes.iter_mut().filter(|change| change.mark.aspect.tells_content() || change.diff.is_some())
+        {
+            (change.from, change.to, change.diff, change.secret) = (None, None, None, true);
+        }
+        self
+    }
+
     /// Returns the assessment with every secret in its texts and values masked, because the state of a host may contain
     /// the secret itself.
     pub fn mask_secrets(mut self, secrets: &crate::model::SecretStore) -> Self {
@@ -345,6 +367,11 @@ impl<D: ResourceDiff> Assessment<D> {
 }
 
 impl Assessment {
+    /// Returns whether what the resource provides leads elsewhere after the change.
+    pub fn leads_elsewhere(&self) -> bool {
+        self.diff.as_ref().is_some_and(|diff| diff.0.moves_what_it_provides())
+    }
+
     /// Returns the reading of a probe after the change, if the differences determine it.
     pub fn reading_after(&self) -> Option<(Probe, ProbeReading)> {
         self.diff.as_ref()?.reading_after()
@@ -360,12 +387,22 @@ pub struct AssessmentContext<'a> {
     pub record: Option<&'a Value>,
     /// For services: the inputs listed in `restart_on`.
     pub inputs: &'a [RestartInput],
+    /// What the record names and another step declares now, as kind and name. Only kinds of the cluster read it: they
+    /// delete what their records name.
+    pub declared_elsewhere: BTreeSet<(String, String)>,
     /// The run's name for backups and units: `20261121T093015-4f2a`.
     pub run: &'a str,
     /// The host's key for digests of secret values (hex), if known.
     pub key: Option<&'a str>,
     /// Reveals placeholders for digests of secret content.
     pub secrets: Option<&'a crate::model::SecretStore>,
+}
+
+impl AssessmentContext<'_> {
+    /// Reports whether another step declares this: it was moved and must stay.
+    pub(crate) fn is_declared_elsewhere(&self, kind: &str, name: &str) -> bool {
+        self.declared_elsewhere.contains(&(kind.to_owned(), name.to_owned()))
+    }
 }
 
 /// One input that the running state of a service depends on.

@@ -40,6 +40,8 @@ pub enum ChangeAspect {
     Content,
     /// The owner of a path.
     Owner,
+    /// The group of a path, and its permission bits.
+    Permissions,
     /// The version of a package, or whether it is installed.
     Version,
     /// Whether a package is held.
@@ -52,6 +54,13 @@ pub enum ChangeAspect {
     Loaded,
     /// Whether a file system is mounted.
     Mounted,
+}
+
+impl ChangeAspect {
+    /// Returns whether its values may be content of the object, which can be secret.
+    pub(super) fn tells_content(self) -> bool {
+        matches!(self, Self::Other | Self::Whole | Self::Existence | Self::Content)
+    }
 }
 
 /// A part of a resource that consists of several.
@@ -72,6 +81,8 @@ pub enum ChangedPart {
     LoadFile,
     /// A line of `/etc/fstab`.
     FstabEntry,
+    /// The unit that systemd makes of that line.
+    MountUnit,
 }
 
 /// The object that a change concerns, as a host's logs name it.

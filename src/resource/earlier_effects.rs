@@ -1,6 +1,8 @@
 //! What earlier steps of a plan will have changed when a step runs.
 
-use std::collections::BTreeSet;
+use crate::model::StepId;
+use crate::probe::Probe;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Something that exists once a step is applied.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,6 +13,8 @@ pub enum ProvidedItem {
     Unit(String),
     /// An account.
     User(String),
+    /// A group.
+    Group(String),
     /// An installed package.
     Package(String),
     /// An object of the cluster's API, as named in records: `core/Namespace//web`.
@@ -30,6 +34,10 @@ pub struct EarlierStepEffects {
     pub will_go: BTreeSet<String>,
     /// Paths that earlier steps create, change or remove.
     pub will_touch: BTreeSet<String>,
+    /// What leads elsewhere after a change of an earlier step, with that step: paths of links and mount points, accounts.
+    pub redirected: BTreeMap<ProvidedItem, StepId>,
+    /// Targets that earlier steps write into the `[Install]` section of units, by unit.
+    pub will_install: BTreeMap<String, Vec<String>>,
     /// Whether an earlier step may remove things that cannot be predicted: a package, a command.
     pub takes_more: bool,
     /// Whether an earlier step may change any file: a package, a command.
@@ -42,6 +50,20 @@ pub struct EarlierStepEffects {
 }
 
 impl EarlierStepEffects {
+    /// Returns the earlier step after which these probes read something else.
+    pub fn find_redirection(&self, probes: &[Probe]) -> Option<&StepId> {
+        let concerns = |item: &ProvidedItem, probe: &Probe| match (item, probe) {
+            (ProvidedItem::Path(place), Probe::Path { path, .. }) => {
+                path.strip_prefix(place.as_str()).is_some_and(|rest| rest.starts_with('/'))
+            }
+            (ProvidedItem::User(account), Probe::User { name }) => name == account,
+            (ProvidedItem::User(account), Probe::AuthorizedKeys { user }) => user == account,
+            _ => false,
+        };
+        let found = self.redirected.iter().find(|(item, _)| probes.iter().any(|probe| concerns(item, probe)));
+        found.map(|(_, step)| step)
+    }
+
     /// Reports whether a step of `recipe` will produce its exports.
     pub fn will_export(&self, recipe: &str) -> bool {
         self.exporters.contains(recipe)

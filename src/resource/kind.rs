@@ -6,6 +6,7 @@ use super::assessment::{
 use super::change_mark::{ChangeMark, ChangedObject};
 use super::earlier_effects::ProvidedItem;
 use super::field::{FieldSpec, FieldValues};
+use super::membership::DeclaredMembership;
 use crate::diag::Diag;
 use crate::model::{GuardEffect, UndoEffect, Value};
 use crate::probe::{Observation, Probe};
@@ -87,9 +88,31 @@ pub trait DeclaredResource: std::fmt::Debug + Send + Sync {
         ChangedObject::Nameless
     }
 
+    /// Returns whether plans show no content of the resource, although the step declares no secret.
+    fn withholds_content(&self) -> bool {
+        false
+    }
+
     /// Returns the claims that no other step of the host may declare differently: `("path", "/etc/motd")`.
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![(self.kind(), self.title())]
+    }
+
+    /// Returns a unit that it installs in targets in which the observed file of the unit does not install it, with these
+    /// targets.
+    fn new_install(&self, _seen: &Observation) -> Option<(String, Vec<String>)> {
+        None
+    }
+
+    /// Returns the directories that it removes with everything in them: no other step of the host may declare something
+    /// there.
+    fn removed_trees(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns what it declares about the membership of accounts in groups, if anything.
+    fn declared_membership(&self) -> Option<DeclaredMembership> {
+        None
     }
 
     /// Returns the paths whose SELinux context an action may have to set: those that the resource claims, and its
@@ -106,6 +129,12 @@ pub trait DeclaredResource: std::fmt::Debug + Send + Sync {
     /// Returns the declared value of the [`exclusive_claims`](Self::exclusive_claims): if there are several, the value of each.
     fn claimed_value(&self) -> Value {
         self.desired_value()
+    }
+
+    /// Returns the fields of [`claimed_value`](Self::claimed_value) that are not compared if they are not declared: another
+    /// step may declare them for the same resource.
+    fn open_fields(&self) -> &'static [&'static str] {
+        &[]
     }
 
     /// Returns the claims that this resource shares: steps that declare other parts of it may exist, but no step that

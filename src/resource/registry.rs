@@ -40,10 +40,13 @@ pub fn all_kinds() -> &'static [ResourceKind] {
         system::reboot::KIND,
         cluster::namespace::KIND,
         cluster::node::KIND,
+        cluster::node::restore::KIND,
         cluster::secret::KIND,
         cluster::manifest::KIND,
+        cluster::restore_object::KIND,
         cluster::job::KIND,
         cluster::helm_release::KIND,
+        cluster::helm_release::restore::KIND,
     ];
     KINDS
 }

@@ -1,7 +1,7 @@
 //! What holds for every step of a kind, whatever the step declares. The recipe reader, the planner and the engine decide
 //! by these traits and never by the name of a kind.
 
-use crate::probe::Probe;
+use crate::probe::{Probe, ProbeReading};
 
 /// The traits of a kind. [`DEFAULT`](Self::DEFAULT) is a kind that runs on hosts and compares by itself.
 #[derive(Clone, Copy, Debug)]
@@ -10,6 +10,9 @@ pub struct KindTraits {
     pub in_cluster: bool,
     /// Steps support `restart_on`.
     pub has_restart_inputs: bool,
+    /// An action that runs longer than its limit is ended: it is declared to be idempotent. What changes packages or
+    /// the boot is not interrupted.
+    pub stops_at_limit: bool,
     /// Steps support `long`.
     pub may_be_long: bool,
     /// If not empty, a step needs one of these fields or `restart_on`: otherwise nothing triggers it.
@@ -44,6 +47,9 @@ pub struct KindTraits {
     pub exposure: PackageExposure,
     /// Builds the probe that shows whether a resource of this name still exists, for the claims in records.
     pub claim_probe: Option<fn(&str) -> Option<Probe>>,
+    /// Reports whether the reading of that probe shows that the resource of this name is gone, for kinds of which the
+    /// reading shows more than one resource.
+    pub claim_is_gone: Option<fn(&str, &ProbeReading) -> bool>,
 }
 
 /// How far the effects of a change reach.
@@ -101,6 +107,7 @@ impl KindTraits {
     pub const DEFAULT: Self = Self {
         in_cluster: false,
         has_restart_inputs: false,
+        stops_at_limit: false,
         may_be_long: false,
         trigger_fields: &[],
         check_fields: &[],
@@ -118,6 +125,7 @@ impl KindTraits {
         packages: PackageListing::None,
         exposure: PackageExposure::None,
         claim_probe: None,
+        claim_is_gone: None,
     };
 
     /// A kind whose steps write files and do nothing else.

@@ -1,15 +1,21 @@
 //! The kinds that declare a state before a run.
 
-use super::field::FieldType;
-use super::kind::ResourceKind;
-use super::{accounts, files, generic, packages, system};
-use crate::model::UndoDeclaration;
+use super::assessment::AssessmentContext;
+use super::earlier_effects::EarlierStepEffects;
+use super::field::{FieldType, FieldValues};
+use super::kind::{Resource, ResourceKind};
+use super::{accounts, cluster, files, generic, packages, system};
+use crate::model::{StepVerdict, UndoDeclaration, Value};
+use crate::probe::Observation;
+use serde_json::json;
+use std::collections::BTreeMap;
 
 /// Kinds of which [`TypedResource::undo`](super::kind::TypedResource::undo) returns declarations. None of them calls the
 /// cluster's API.
-const UNDO_KINDS: [&ResourceKind; 13] = [
+const UNDO_KINDS: [&ResourceKind; 14] = [
     &files::restore::KIND,
     &files::directory::KIND,
+    &files::line::KIND,
     &files::archive::KIND,
     &packages::package::KIND,
     &packages::installer::KIND,
@@ -23,14 +29,83 @@ const UNDO_KINDS: [&ResourceKind; 13] = [
     &generic::command::KIND,
 ];
 
-/// Reports whether a declaration may come from a host's undo journal. A host must not gain anything by changing its
-/// journal: it cannot name a file of the controller.
-pub fn is_undo_declaration(declared: &UndoDeclaration) -> bool {
+/// The same for changes of the cluster. None of them runs on a host.
+const CLUSTER_UNDO_KINDS: [&ResourceKind; 3] =
+    [&cluster::node::restore::KIND, &cluster::restore_object::KIND, &cluster::helm_release::restore::KIND];
+
+/// Reports whether a declaration may come from a host's undo journal, or from that of the cluster. A host must not gain
+/// anything by changing its journal: it cannot name a file of the controller or an object of the cluster.
+pub fn is_undo_declaration(declared: &UndoDeclaration, of_cluster: bool) -> bool {
     let is_declared = |name: &str| declared.fields.get(name).is_some();
-    let kind = UNDO_KINDS.iter().find(|kind| kind.name == declared.kind);
-    kind.is_some_and(|kind| {
+    find_undo_kind(&declared.kind, of_cluster).is_some_and(|kind| {
         kind.fields.iter().all(|field| !is_read_from_controller(&field.ty) || !is_declared(field.name))
     })
+}
+
+fn find_undo_kind(name: &str, of_cluster: bool) -> Option<&'static ResourceKind> {
+    let kinds: &[&'static ResourceKind] = if of_cluster { &CLUSTER_UNDO_KINDS } else { &UNDO_KINDS };
+    kinds.iter().find(|kind| kind.name == name).copied()
+}
+
+/// What the declarations of a step of the cluster depend on besides the step's own journal.
+#[derive(Debug)]
+pub struct ClusterUndoContext<'j> {
+    /// Whether objects that were changed after the run are restored, too.
+    pub overwrite: bool,
+    /// The uids of the objects that the step created, by their claims.
+    pub created: &'j BTreeMap<String, String>,
+    /// When the journal of the run was begun. RFC 3339, by the API's clock.
+    pub since: &'j str,
+    /// The declarations of all steps that are undone.
+    pub others: Vec<&'j UndoDeclaration>,
+}
+
+impl ClusterUndoContext<'_> {
+    /// Returns a declaration of the journal as it is planned.
+    pub fn complete_declaration(&self, declared: &UndoDeclaration) -> UndoDeclaration {
+        let mut complete = match declared.kind == cluster::restore_object::KIND.name {
+            true => cluster::restore_object::complete_declaration(declared, self.created, self.since, &self.others),
+            false => declared.clone(),
+        };
+        if self.overwrite {
+            complete.fields["overwrite"] = json!(true);
+        }
+        complete
+    }
+}
+
+/// Returns why the present state does not allow a declaration of the cluster: a lowercase fragment. `None` if it does.
+pub fn find_cluster_refusal(declared: &UndoDeclaration, seen: &Observation) -> Option<String> {
+    let resource = match build_cluster_undo(declared) {
+        Ok(resource) => resource,
+        Err(why) => return Some(why),
+    };
+    // Whatever the other steps of the undo remove is removed before.
+    let earlier = EarlierStepEffects { after: Some(declared.kind.clone()), ..EarlierStepEffects::default() };
+    let cx = AssessmentContext { predicted: Some(&earlier), ..AssessmentContext::default() };
+    let judgement = resource.assess(seen, &cx);
+    match judgement.verdict {
+        StepVerdict::Blocked(_) => Some(judgement.reason.raw().to_owned()),
+        StepVerdict::Unknown => Some(format!("its present state is not known: {}", judgement.reason.raw())),
+        _ => None,
+    }
+}
+
+/// Builds the resource that a declaration of the cluster's journal describes.
+///
+/// # Errors
+/// The declaration is not valid: a lowercase fragment.
+pub fn build_cluster_undo(declared: &UndoDeclaration) -> Result<Box<dyn Resource>, String> {
+    let kind = find_undo_kind(&declared.kind, true)
+        .ok_or_else(|| format!("the journal was altered: no undo declares `{}`", declared.kind))?;
+    let built = (kind.build)(&collect_fields(kind, &declared.fields), declared.absent);
+    built.map_err(|diag| format!("the journal was altered: {}", diag.message))
+}
+
+/// Returns the values of the kind's fields. Unknown ones are left to the reader of the generated recipe.
+pub(in crate::resource) fn collect_fields(kind: &ResourceKind, fields: &Value) -> FieldValues {
+    let known = kind.fields.iter().filter_map(|field| Some((field.name, fields.get(field.name)?.clone())));
+    FieldValues(known.collect())
 }
 
 fn is_read_from_controller(field: &FieldType) -> bool {
@@ -40,21 +115,23 @@ fn is_read_from_controller(field: &FieldType) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn no_undo_kind_calls_the_api_or_downloads() {
         assert!(UNDO_KINDS.iter().all(|kind| !kind.traits.in_cluster && !kind.traits.downloads));
         let declared = UndoDeclaration::present("manifest", json!({}));
-        assert!(!is_undo_declaration(&declared));
+        assert!(!is_undo_declaration(&declared, false) && !is_undo_declaration(&declared, true));
+        let node = UndoDeclaration::present("restore_node", json!({}));
+        assert!(!is_undo_declaration(&node, false) && is_undo_declaration(&node, true));
+        assert!(CLUSTER_UNDO_KINDS.iter().all(|kind| kind.traits.in_cluster && !kind.traits.downloads));
     }
 
     #[test]
     fn host_cannot_name_a_file_of_the_controller() {
         let archive = |field: &str| UndoDeclaration::absent("archive", json!({ "into": "/opt/x", field: "a.tar" }));
-        assert!(is_undo_declaration(&archive("path")) && !is_undo_declaration(&archive("source")));
+        assert!(is_undo_declaration(&archive("path"), false) && !is_undo_declaration(&archive("source"), false));
         let mount = json!({ "path": "/a", "source": "tmpfs", "fstype": "tmpfs" });
-        assert!(is_undo_declaration(&UndoDeclaration::absent("mount", mount)));
-        assert!(!is_undo_declaration(&UndoDeclaration::present("file", json!({ "source": "/etc/shadow" }))));
+        assert!(is_undo_declaration(&UndoDeclaration::absent("mount", mount), false));
+        assert!(!is_undo_declaration(&UndoDeclaration::present("file", json!({ "source": "/etc/shadow" })), false));
     }
 }

@@ -22,6 +22,21 @@ impl ScriptToken {
     }
 }
 
+/// How long a script may run, and what happens to one that runs longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScriptLimit {
+    /// The time.
+    pub time: Duration,
+    /// Whether the host ends the script then; otherwise the controller only stops waiting for it.
+    pub stops: bool,
+}
+
+impl From<Duration> for ScriptLimit {
+    fn from(time: Duration) -> Self {
+        Self { time, stops: false }
+    }
+}
+
 /// A script to send on the stdin of `sh`. Inside it, `$FORGE_T` is the token.
 #[derive(Clone, Debug)]
 pub struct ShellScript {
@@ -45,7 +60,7 @@ impl ShellScript {
         Ok(SecretString::from(format!(
             "forge_main() {{\n[ \"${{1-}}\" = {token} ] || return 0\nexec </dev/null\nset -u\numask 077\n\
              LC_ALL=C TZ=UTC PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin FORGE_T={token}\n\
-             export LC_ALL TZ PATH\nunset LANGUAGE\n{}\n}}\nforge_main {token}",
+             export LC_ALL TZ PATH\nunset LANGUAGE TAR_OPTIONS POSIXLY_CORRECT\n{}\n}}\nforge_main {token}",
             body.expose_secret()
         )))
     }

@@ -8,7 +8,7 @@ mod fragment;
 mod own_shell;
 pub mod safe_path;
 
-pub use assemble::{ScriptToken, ShellScript};
+pub use assemble::{ScriptLimit, ScriptToken, ShellScript};
 pub use fragment::{FragmentError, ShellFragment};
 pub use own_shell::is_own_shell;
 

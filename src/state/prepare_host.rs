@@ -1,5 +1,6 @@
 //! The first script of an apply on a host: forge's folders, and what an interrupted run left.
 
+use super::boot_guard::build_earlier_boot_script;
 use crate::script::{ShellFragment, safe_path};
 
 /// Returns the script that creates missing folders of forge and the host's key, and prints the key in hex; on a host on
@@ -13,6 +14,7 @@ pub fn build_prepare_script() -> ShellFragment {
         .code(safe_path::STAGE_IN_BOX)
         .code(SWEEP_CANDIDATES)
         .code(")\n")
+        .append_fragment(build_earlier_boot_script())
         .code(FINISH)
 }
 

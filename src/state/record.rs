@@ -55,6 +55,10 @@ pub struct StepRecord {
     /// `/proc/sys/kernel/random/boot_id`. Absent once the step is effective, or applied again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_boot: Option<String>,
+    /// The verifications of its recipe that did not pass at the end of the run, on one step of the recipe. The next apply
+    /// rewrites such a record.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unverified: Vec<String>,
     /// For services: the start that was verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<RecordedStart>,
@@ -86,6 +90,7 @@ impl StepRecord {
             user: String::new(),
             time: String::new(),
             failed_boot: None,
+            unverified: Vec::new(),
             started: None,
             identity: None,
             left: Vec::new(),

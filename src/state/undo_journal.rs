@@ -1,10 +1,10 @@
-//! The undo journal of a host: the state before each change of a run.
+//! The undo journal of a host: the state before each change of a run. `kube` keeps the same groups in the cluster.
 //!
 //! Each group of changes has one file `/var/lib/forge/undo/RUN/NUMBER.json`, and next to it copies of the files that it
 //! replaces. The script of the group writes them before its first change; so they exist whatever happens to forge.
 
 use super::record::STATE_DIR;
-use crate::model::{StepId, UndoEffect, UndoRetention, Value};
+use crate::model::{SecretStore, StepId, UndoEffect, UndoRetention, Value};
 use crate::script::{ShellFragment, safe_path};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,6 +67,16 @@ pub enum FormerState {
 }
 
 impl FormerState {
+    /// Returns the word of the journal.
+    pub fn as_word(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Link => "link",
+            Self::Other => "other",
+            Self::Nothing => "none",
+        }
+    }
+
     /// Parses the word of the journal.
     pub fn parse(word: &str) -> Option<Self> {
         Some(match word {
@@ -112,11 +122,20 @@ impl UndoGroup {
         }
     }
 
+    /// Parses one group of a journal. The recipes of an undo are made from it, so a host must not be able to name a secret
+    /// there: forge itself never writes a placeholder to a host or to the cluster.
+    pub fn parse(text: &str) -> Option<Self> {
+        let group: Self = serde_json::from_str(text).ok()?;
+        // The text may contain an escaped placeholder.
+        let decoded = serde_json::to_string(&group).ok()?;
+        (!SecretStore::has_placeholder(&decoded)).then_some(group)
+    }
+
     /// Returns the paths of all steps, each once. Its position is the number of its copy.
     pub fn paths(&self) -> Vec<&str> {
         let mut paths: Vec<&str> = Vec::new();
-        for path in self.steps.iter().flat_map(|step| &step.effect.paths) {
-            if !paths.contains(&path.as_str()) {
+        for path in self.steps.iter().flat_map(|step| step.effect.list_copied_paths()) {
+            if !paths.contains(&path) {
                 paths.push(path);
             }
         }
@@ -160,7 +179,7 @@ impl UndoGroup {
             false => {
                 let all = paths.iter().fold(ShellFragment::new().code("(\nset --"), |script, path| script.word(*path));
                 // A path that the change removed is missing in the output.
-                all.code("\nstat --printf='after\\0%.Z %f %u %g %s %n\\0' -- \"$@\" 2>/dev/null >")
+                all.code("\nstat --printf='after\\0%.Z %f %u %g %s %.Y %n\\0' -- \"$@\" 2>/dev/null >")
                     .word(file("after"))
                     .code("\n:\n)\n")
             }
@@ -169,7 +188,8 @@ impl UndoGroup {
     }
 }
 
-/// A retried script keeps what its first attempt found. `keep PATH COPY` copies the file or link at the path, from the
+/// A retried script keeps what its first attempt found. The boot in which a group changed the host is noted for the guard
+/// of a reboot. `keep PATH COPY` copies the file or link at the path, from the
 /// entered directory: other users may place a link in its name.
 const OPEN_JOURNAL: &str = r#"
 [ ! -e "$json" ] || exit 0
@@ -181,6 +201,7 @@ if [ ! -d "$d" ]; then
   [ "$days" = 0 ] || find "${d%/*}" -mindepth 1 -maxdepth 1 -type d -mmin "+$((days * 1440))" -exec rm -rf -- {} +
 fi
 : >"$states" || fail "cannot write $states"
+{ IFS= read -r boot </proc/sys/kernel/random/boot_id && printf '%s\n' "$boot" >"${json%.json}.boot"; } 2>/dev/null
 keep() {
   if [ -L "$1" ]; then state=link
   elif [ -f "$1" ]; then state=file
@@ -202,12 +223,26 @@ sync -- "$json" "$states" $synced "$d" || fail "cannot sync $d"
 
 /// Prints the journal of a run, `$1`, as fields that end with NUL: `group` with a number, `json`, then `before STATE
 /// PATH` and `after` with what `stat` printed then, `same` with a path that is as before again, and `now` with what
-/// `stat` prints now; at last `later`, the groups of
-/// later runs. The ID of a run begins with its time, so names are in the order of the runs.
+/// `stat` prints now. For each later run follow `later` with a group, `undone` with the steps whose change was undone, and
+/// `found`: what the run found at a path of the first one, `STATE back|moved`, what `stat` prints about the copy, and the
+/// path; `back` if the path has that content, owner and mode now. The ID of a run begins with its time, so names are in
+/// the order of the runs.
 pub const READ_JOURNAL: &str = r#"
 run=$1 d=/var/lib/forge/undo/$1
 if [ -e /var/lib/forge ] && [ ! -r /var/lib/forge ]; then echo 'root is required: set `connect: { sudo: … }` or log in as root' >&2; exit 1; fi
 cd -- "$d" 2>/dev/null || exit 0
+list_before() { tr '\0' '\n' <"$1" | sed -n '/^before$/{n;p;}'; }
+is_same() {
+  case $1 in
+    file) [ -f "$3" ] && [ ! -L "$3" ] && cmp -s -- "$2" "$3" ;;
+    link) [ -L "$3" ] && [ "$(readlink -- "$2")" = "$(readlink -- "$3")" ] ;;
+    none) [ ! -e "$3" ] && [ ! -L "$3" ] ;;
+    *) false ;;
+  esac
+}
+nl='
+'
+own=$nl
 for json in *.json; do
   [ -f "$json" ] || continue
   n=${json%.json}
@@ -218,18 +253,17 @@ for json in *.json; do
   set --
   at=0
   while IFS= read -r path; do
+    # A group without paths has one empty line here.
+    [ -n "$path" ] || continue
     state=${path%% *} path=${path#* } copy=./$n-$at
     at=$((at + 1))
-    case $state in
-      file) [ ! -L "$path" ] && cmp -s -- "$copy" "$path" && printf 'same\0%s\0' "$path" ;;
-      link) [ -L "$path" ] && [ "$(readlink -- "$copy")" = "$(readlink -- "$path")" ] && printf 'same\0%s\0' "$path" ;;
-      none) [ -e "$path" ] || [ -L "$path" ] || printf 'same\0%s\0' "$path" ;;
-    esac
+    own=$own$path$nl
+    is_same "$state" "$copy" "$path" && printf 'same\0%s\0' "$path"
     [ ! -e "$path" ] && [ ! -L "$path" ] || set -- "$@" "$path"
   done <<EOF
-$(tr '\0' '\n' <"./$n.before" | sed -n '/^before$/{n;p;}')
+$(list_before "./$n.before")
 EOF
-  [ $# = 0 ] || stat --printf='now\0%.Z %f %u %g %s %n\0' -- "$@" 2>/dev/null
+  [ $# = 0 ] || stat --printf='now\0%.Z %f %u %g %s %.Y %n\0' -- "$@" 2>/dev/null
 done
 seen=
 for other in ../*/; do
@@ -239,9 +273,69 @@ for other in ../*/; do
   for json in "../$other"/*.json; do
     [ ! -f "$json" ] || printf 'later\0%s\0' "$(cat "$json")"
   done
+  [ ! -f "../$other/undone" ] || printf 'undone\0%s\0' "$(cat "../$other/undone")"
+  for states in "../$other"/*.before; do
+    [ -f "$states" ] || continue
+    at=0
+    while IFS= read -r path; do
+      [ -n "$path" ] || continue
+      state=${path%% *} path=${path#* } copy=${states%.before}-$at
+      at=$((at + 1))
+      case $own in *"$nl$path$nl"*) ;; *) continue ;; esac
+      was= back=moved
+      case $state in file|link) was=$(stat -c '%.Z %f %u %g %s %.Y' -- "$copy" 2>/dev/null) || continue ;; esac
+      if is_same "$state" "$copy" "$path"; then
+        [ "$state" != none ] && [ "$(stat -c '%f %u %g' -- "$copy")" != "$(stat -c '%f %u %g' -- "$path")" ] || back=back
+      fi
+      printf 'found\0%s %s %s%s\0' "$state" "$back" "${was:+$was }" "$path"
+    done <<EOF
+$(list_before "$states")
+EOF
+  done
 done
 exit 0
 "#;
+
+/// A step of a run whose change was undone, and the run of the undo.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UndoneStep {
+    /// The ID of the run.
+    pub run: String,
+    /// Its step.
+    pub step: StepId,
+    /// The ID of the run that undid the change and proved it.
+    pub by: String,
+}
+
+impl UndoneStep {
+    /// Parses the marks of a run, one JSON object per line. A line that was cut off says nothing.
+    pub fn parse_lines(text: &str) -> Vec<UndoneStep> {
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Formats marks for [`parse_lines`](Self::parse_lines).
+    pub fn format_lines(undone: &[UndoneStep]) -> String {
+        // Serialization of a struct of text cannot fail.
+        undone.iter().map(|mark| serde_json::to_string(mark).unwrap_or_default() + "\n").collect()
+    }
+}
+
+/// Returns the script that marks steps of a run as undone. The run may not be kept any longer.
+pub fn build_undone_script(undone: &[UndoneStep]) -> ShellFragment {
+    let Some(first) = undone.first() else { return ShellFragment::new() };
+    let folder = UndoGroup::folder(&first.run);
+    let file = format!("{folder}/undone");
+    ShellFragment::new()
+        .code("if [ -d")
+        .word(folder)
+        .code(" ]; then\n")
+        .print_bytes(UndoneStep::format_lines(undone).as_bytes())
+        .code(" >>")
+        .word(&file)
+        .code(" && sync --")
+        .word(&file)
+        .code(" || exit 1\nfi\n")
+}
 
 /// Returns the script that writes records as they were before a run, and removes those that did not exist.
 pub fn build_former_records_script(cluster: &str, records: &[FormerRecord]) -> ShellFragment {

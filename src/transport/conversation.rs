@@ -79,6 +79,8 @@ pub(super) struct ShellConversation<'s> {
     channel: CommandChannel,
     outbox: StdinQueue,
     script: Option<SecretString>,
+    /// Whether stdin stays open after the script, which then reads heartbeats.
+    keeps_stdin: bool,
     answer: Option<PromptAnswer>,
     prompts: usize,
     out: OutputStream,
@@ -132,6 +134,7 @@ impl<'s> ShellConversation<'s> {
             channel,
             outbox,
             script: None,
+            keeps_stdin: false,
             answer: None,
             prompts: 0,
             out: OutputStream::new(mark, keep),
@@ -146,6 +149,18 @@ impl<'s> ShellConversation<'s> {
     pub(super) fn send_script(&mut self, script: SecretString, when_ready: bool) {
         match !self.has_begun() && (when_ready || self.outbox.has_work()) {
             true => self.script = Some(script),
+            false => self.queue_script(script),
+        }
+    }
+
+    /// Leaves stdin open after the script. Call it before the script is sent.
+    pub(super) fn keep_stdin_open(&mut self) {
+        self.keeps_stdin = true;
+    }
+
+    fn queue_script(&mut self, script: SecretString) {
+        match self.keeps_stdin {
+            true => self.outbox.push_text(script),
             false => self.outbox.push_script(script),
         }
     }
@@ -285,7 +300,7 @@ impl<'s> ShellConversation<'s> {
     /// The wrapper is ready: from now on, only it reads stdin.
     fn release_script(&mut self) {
         if let Some(script) = self.script.take() {
-            self.outbox.push_script(script);
+            self.queue_script(script);
         }
     }
 
@@ -357,6 +372,16 @@ fn password_line(password: &SecretString) -> SecretString {
 }
 
 impl ConversationEnd {
+    /// Reports whether the other side ended, on a connection that still works, before the wrapper took a script: the
+    /// wrapper reports its start before it reads one.
+    pub(super) fn ended_before_script(&self) -> bool {
+        match self {
+            Self::Cut(cut) => !cut.begun,
+            Self::Refused(_) | Self::Prompted => true,
+            Self::Finished(_) | Self::NoStart(_) | Self::TimedOut | Self::TooLarge => false,
+        }
+    }
+
     /// Returns the error of an ending that does not depend on the link or on sudo.
     pub(super) fn plain_error(&self, limit: Duration) -> Option<TransportError> {
         match self {

@@ -91,7 +91,7 @@ pub struct TransportError {
     pub address: Option<String>,
     /// Whether a retry may succeed without user action.
     pub retryable: bool,
-    /// Whether any byte of a script may have reached the host.
+    /// Whether the host may have run a part of the script: bytes of it were sent, and a shell may have read them.
     pub sent_anything: bool,
 }
 

@@ -1,9 +1,10 @@
 //! The writer lock of a host: taken and held by a channel of the session, released with it.
 
 use super::conversation::{ConversationEnd, ScriptOutput, ShellConversation};
+use super::lease::LEASE_S;
 use super::output_buffer::OutputLimit;
 use super::process_mark::ProcessMark;
-use super::shell_wrapper::{LEASE_S, ShellWrapper};
+use super::shell_wrapper::ShellWrapper;
 use super::unit_name::UnitName;
 use super::{ConnectionTarget, TransportError, TransportErrorKind, TransportSession, random};
 use crate::model::UntrustedText;
@@ -170,7 +171,7 @@ impl HeldLock {
 }
 
 /// Sends heartbeats until stopped, or until the channel ends.
-async fn send_heartbeats(
+pub(super) async fn send_heartbeats(
     mut talk: ShellConversation<'static>,
     mut stopped: oneshot::Receiver<()>,
     lost: Arc<AtomicBool>,

@@ -80,7 +80,7 @@ fi
 /// The start of a step's script: it sets the same environment as an acting script.
 const PRELUDE: &str = "exec </dev/null\nset -u\numask 077\n\
     LC_ALL=C TZ=UTC PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=${HOME:-/root}\n\
-    export LC_ALL TZ PATH HOME\nunset LANGUAGE\nFORGE_T=$1\n";
+    export LC_ALL TZ PATH HOME\nunset LANGUAGE TAR_OPTIONS POSIXLY_CORRECT\nFORGE_T=$1\n";
 
 impl LongStep {
     /// Returns the acting script that starts the step.

@@ -14,6 +14,8 @@ mod conversation;
 mod error;
 mod follow_long_step;
 mod jump_host;
+mod kept_view;
+mod lease;
 mod local_carrier;
 mod lock;
 mod long_step;
@@ -41,6 +43,7 @@ mod stdin_queue;
 mod sudo;
 mod target;
 mod unit_name;
+mod worker_process;
 mod writer;
 
 #[cfg(test)]
@@ -52,6 +55,7 @@ pub use control_sockets::check_control_dir;
 pub use conversation::{OutputChunk, OutputSink, ScriptOutput};
 pub use error::{TransportError, TransportErrorKind};
 pub use follow_long_step::{LogSink, LongStepEnd};
+pub use kept_view::KeptView;
 pub use lock::{LockError, LockOwner};
 pub use long_step::{LongStep, LongStepStart};
 pub use payload::{FilePayload, PayloadProgress};
@@ -60,7 +64,10 @@ pub use program_environment::{ProgramEnvironment, SSH_VARIABLES};
 pub use random::random_token;
 pub use reader::{HostReader, ProbeSession};
 pub use runtime_folder::control_dir;
-pub use sandbox::{Sandbox, enter_sandbox, list_sandboxes, reset_sandbox, sandbox_folder};
+pub use sandbox::{
+    HostView, Sandbox, VIEW_GUARD_MESSAGE, build_view_report, enter_sandbox, list_sandboxes, reset_sandbox,
+    sandbox_folder,
+};
 pub use secret_program::run_secret_program;
 pub use session::{TransportSession, open_session};
 pub use shell_wrapper::is_own_shell;
@@ -68,4 +75,5 @@ pub use signature::{NAMESPACE, SignatureError, sign_bytes, verify_signature};
 pub use ssh::ssh_version;
 pub use target::{ConnectionKind, ConnectionSudo, ConnectionTarget, HostKeyCheck, HostPaths};
 pub use unit_name::UnitName;
+pub use worker_process::WorkerProcess;
 pub use writer::HostWriter;

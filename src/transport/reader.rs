@@ -101,12 +101,11 @@ impl HostReader {
         })
     }
 
-    /// Runs a read-only script and returns its stdout.
-    pub(super) async fn run_read_only(
-        &self,
-        script: &ShellScript,
-        secrets: &SecretStore,
-    ) -> Result<Vec<u8>, TransportError> {
+    /// Runs a read-only script and returns its whole stdout.
+    ///
+    /// # Errors
+    /// The connection or sudo failed, the script exceeded its limit, or its output is too large.
+    pub async fn run_read_only(&self, script: &ShellScript, secrets: &SecretStore) -> Result<Vec<u8>, TransportError> {
         let ask =
             ScriptRequest { boot: ShellWrapper::Reading, keep: OutputLimit::All(ANSWER_CAP), limit: script.limit };
         Ok(self.0.run_request(ask, script, secrets, None).await?.stdout)

@@ -10,7 +10,7 @@ use super::error::link_lost_error;
 use super::local_carrier::LocalCarrier;
 use super::output_buffer::OutputLimit;
 use super::payload::FilePayload;
-use super::sandbox::SandboxProcess;
+use super::sandbox::{HostView, SandboxProcess};
 use super::shell_wrapper::{RootAccess, ShellWrapper};
 use super::ssh::SshConnection;
 use super::{ConnectionKind, ConnectionSudo, ConnectionTarget, TransportError, TransportErrorKind, random, sudo};
@@ -39,7 +39,9 @@ struct SessionInner {
     password: Option<SecretString>,
     proof: Mutex<SudoPasswordState>,
     channels: Arc<Semaphore>,
-    carrier: Box<dyn HostCarrier>,
+    carrier: Arc<dyn HostCarrier>,
+    /// The view of the host in which commands run, instead of on the host itself.
+    view: Option<HostView>,
 }
 
 /// Whether the sudo password works. It is tried on one channel first: several failed attempts at once could lock the
@@ -67,11 +69,11 @@ pub async fn open_session(
     target: &ConnectionTarget,
     secrets: &SecretStore,
 ) -> Result<TransportSession, TransportError> {
-    let carrier: Box<dyn HostCarrier> = match &target.kind {
-        ConnectionKind::Ssh => Box::new(SshConnection::connect(host, target).await?),
-        ConnectionKind::Local => Box::new(LocalCarrier),
-        ConnectionKind::Command(argv) => Box::new(CommandCarrier(argv.clone())),
-        ConnectionKind::Sandbox(dir, board) => Box::new(SandboxProcess::find_or_start(dir, host, *board).await?),
+    let carrier: Arc<dyn HostCarrier> = match &target.kind {
+        ConnectionKind::Ssh => Arc::new(SshConnection::connect(host, target).await?),
+        ConnectionKind::Local => Arc::new(LocalCarrier),
+        ConnectionKind::Command(argv) => Arc::new(CommandCarrier(argv.clone())),
+        ConnectionKind::Sandbox(dir, board) => Arc::new(SandboxProcess::find_or_start(dir, host, *board).await?),
     };
     let password = match &target.sudo {
         ConnectionSudo::Password(placeholder) => Some(secrets.reveal_placeholders(placeholder)),
@@ -86,6 +88,7 @@ pub async fn open_session(
         proof,
         channels,
         carrier,
+        view: None,
     })))
 }
 
@@ -98,6 +101,21 @@ impl TransportSession {
     /// Returns how the host is reached.
     pub fn target(&self) -> &ConnectionTarget {
         &self.0.target
+    }
+
+    /// Returns a session over the same connection whose commands run in a view of the host. It does not close the
+    /// connection.
+    pub fn enter_view(&self, view: &HostView) -> TransportSession {
+        let own = &self.0;
+        TransportSession(Arc::new(SessionInner {
+            host: own.host.clone(),
+            target: own.target.clone(),
+            password: own.password.clone(),
+            proof: Mutex::new(SudoPasswordState::Untried),
+            channels: Arc::new(Semaphore::new(MAX_CHANNELS)),
+            carrier: own.carrier.clone(),
+            view: Some(view.clone()),
+        }))
     }
 
     /// Runs a script and returns how it ended. Keeps the last MiB of each output stream; `sink` receives everything.
@@ -128,7 +146,22 @@ impl TransportSession {
         let mut talk = self.start_conversation(ask.boot, ask.keep, sink).await?;
         talk.send_script(text, self.0.target.sudo != ConnectionSudo::None);
         let (ending, sent) = talk.run_to_end(ask.limit).await;
-        self.interpret_ending(ending, ask.limit).await.map_err(|error| error.with_sent(sent))
+        self.conclude_script(ending, sent, ask.limit).await
+    }
+
+    /// Returns the result of a script. A login shell such as `nologin` reads no byte that was sent to it.
+    async fn conclude_script(
+        &self,
+        ending: ConversationEnd,
+        sent: bool,
+        limit: Duration,
+    ) -> Result<ScriptOutput, TransportError> {
+        let unstarted = ending.ended_before_script();
+        let done = self.interpret_ending(ending, limit).await;
+        done.map_err(|error| {
+            let may_run = sent && !(unstarted && error.kind != TransportErrorKind::LinkLost);
+            error.with_sent(may_run)
+        })
     }
 
     /// Runs a script with the options in `ask`, followed by a file.
@@ -145,7 +178,7 @@ impl TransportSession {
         talk.send_script(SecretString::from(line + "\n"), true);
         talk.send_payload(payload);
         let (ending, sent) = talk.run_to_end(ask.limit).await;
-        self.interpret_ending(ending, ask.limit).await.map_err(|error| error.with_sent(sent))
+        self.conclude_script(ending, sent, ask.limit).await
     }
 
     /// Starts the wrapper of a script.
@@ -210,7 +243,8 @@ impl TransportSession {
             (ConnectionSudo::NoPassword, None) => RootAccess::SudoNoPassword,
             (ConnectionSudo::None | ConnectionSudo::Password(_), None) => RootAccess::Direct,
         };
-        let command = boot.build_command(&mark, via, &self.0.target.paths).map_err(unsendable_script_error)?;
+        let (paths, view) = (&self.0.target.paths, self.0.view.as_ref());
+        let command = boot.build_command(&mark, via, paths, view).map_err(unsendable_script_error)?;
         let channel = self.open_channel(&command).await?;
         let mut talk = ShellConversation::new(channel, &mark, keep, sink);
         talk.set_prompt_answer(answer);
@@ -256,6 +290,10 @@ impl TransportSession {
     }
 
     fn no_shell_error(&self, cut: &BrokenConversation) -> TransportError {
+        if self.0.view.is_some() {
+            let error = TransportError::new(TransportErrorKind::Shell, "cannot enter the view of the host");
+            return error.hint("run the rehearsal again").with_output(&cut.said);
+        }
         let (why, hint) = self.0.carrier.describe_missing_shell(&self.0.target);
         sudo::find_sudo_refusal(&cut.said, &self.0.target)
             .unwrap_or_else(|| TransportError::new(TransportErrorKind::Shell, why).hint(hint).with_output(&cut.said))
@@ -287,6 +325,9 @@ impl TransportSession {
     /// Closes the connection, unless it is to be kept for the next run. Dropping the last clone does the same without
     /// waiting.
     pub async fn close(self) {
+        if self.0.view.is_some() {
+            return;
+        }
         self.0.carrier.close(&self.0.target).await;
     }
 }
@@ -297,7 +338,7 @@ impl std::fmt::Debug for TransportSession {
     }
 }
 
-fn unsendable_script_error(error: crate::script::FragmentError) -> TransportError {
+pub(super) fn unsendable_script_error(error: crate::script::FragmentError) -> TransportError {
     TransportError::new(TransportErrorKind::Script, error.to_string())
 }
 

@@ -4,10 +4,12 @@
 //! The code is one line without `!` and without double backslashes, because the login shell that first reads it may be
 //! csh or fish: csh interprets both even between single quotes.
 
+use super::sandbox::HostView;
 use super::target::HostPaths;
 use crate::model::SecretStore;
 use crate::script::{FragmentError, ScriptToken, ShellFragment};
 use secrecy::{ExposeSecret, SecretString};
+use std::time::Duration;
 
 /// What the started shell does.
 #[derive(Clone, Copy, Debug)]
@@ -16,11 +18,14 @@ pub(super) enum ShellWrapper<'a> {
     Reading,
     /// Becomes the shell of a script that no other program can end: the script's last line prints the end markers.
     Observing,
-    /// Runs the script on stdin if the writer lock still carries `token`, and holds the act lock meanwhile.
-    Acting { token: &'a ScriptToken },
+    /// Runs the script on stdin if the writer lock still carries `token`, and holds the act lock meanwhile. Ends it after
+    /// `stop_after`, if that is given.
+    Acting { token: &'a ScriptToken, stop_after: Option<Duration> },
     /// Like [`Acting`](Self::Acting), with a file after the script: the first line on stdin is the script in base64,
     /// and the script reads the rest as its descriptor 7.
     Receiving { token: &'a ScriptToken },
+    /// Runs a script that reads the rest of stdin itself: the first line on stdin is the script in base64.
+    Keeping,
     /// Takes the writer lock and holds it until its stdin ends. A unit named `ours` does not block it, nor does a
     /// holder whose token is `earlier` or whose process is `ended`; each may be empty.
     Locking { token: &'a ScriptToken, owner: &'a str, ours: &'a str, earlier: &'a str, ended: &'a str },
@@ -55,7 +60,7 @@ const OBSERVING_WRAPPER: &str =
 /// The end of the last line of a probe script, whose `$1` is the mark.
 const OBSERVING_END: &str = r#"; s=$?; printf '\001%s>%d.' "$1" "$s"; printf '\001%s>%d.' "$1" "$s" >&2; exit "$s""#;
 
-/// `$2` token, `$3` lock. The act lock is taken before the owner is read: a process that takes the writer lock writes
+/// `$2` token, `$3` lock, `$4` seconds after which the script is ended, if any. The act lock is taken before the owner is read: a process that takes the writer lock writes
 /// its owner before it checks the act lock, so at least one of the two sees the other. The script's own processes do
 /// not inherit the act lock; otherwise a daemon would hold it forever.
 const ACTING_WRAPPER: &str = concat!(
@@ -65,7 +70,7 @@ const ACTING_WRAPPER: &str = concat!(
     r#"exec 8<>"$f.act"; flock -n 8 || no acting; "#,
     r#"t=; read -r t <"$f"; [ "$t" = "$2" ] || no lost; flock -n 9 9<"$f" && no lost; "#,
     r#"while IFS= read -r l || [ -n "$l" ]; do printf '%s\n' "$l"; done <"$f" >"$f.act"; "#,
-    r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; /bin/sh -s 8>&-; s=$?; exec 8>&-; "#,
+    r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; ${4:+timeout -k 30 $4} /bin/sh -s 8>&-; s=$?; exec 8>&-; "#,
     r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
 );
 
@@ -79,6 +84,14 @@ const RECEIVING_WRAPPER: &str = concat!(
     r#"while IFS= read -r l || [ -n "$l" ]; do printf '%s\n' "$l"; done <"$f" >"$f.act"; "#,
     r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; IFS= read -r c; c=$(printf %s "$c" | base64 -d); "#,
     r#"(eval "$c") 7<&0 8>&-; s=$?; exec 8>&-; "#,
+    r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
+);
+
+/// Like [`RECEIVING_WRAPPER`], without a lock: what the script does must end with its stdin.
+const KEEPING_WRAPPER: &str = concat!(
+    own_path!(),
+    r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; IFS= read -r c; c=$(printf %s "$c" | base64 -d); "#,
+    r#"(eval "$c"); s=$?; "#,
     r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
 );
 
@@ -119,7 +132,11 @@ pub(super) const LOCKING_WRAPPER: &str = concat!(
     r#"printf '\001%s<got\n' "$m"; while timeout 90 sh -c "read -r x" 9>&-; do :; done; : >"$f""#,
 );
 
-/// The login's PATH may contain another program named sudo than the host's own. NixOS has it in its own folder.
+/// The login's PATH may contain other programs than the host's own.
+const ENVIRONMENT: &str =
+    "exec /usr/bin/env LC_ALL=C PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Like [`ENVIRONMENT`], for a user who is not root. NixOS has sudo in its own folder.
 const SUDO: &str = "exec /usr/bin/env LC_ALL=C \
                     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/wrappers/bin sudo -H";
 
@@ -131,9 +148,6 @@ fn escape_for_printf(text: &str) -> String {
     text.bytes().map(one).collect()
 }
 
-/// Heartbeat timeout of a holder in seconds: the `90` in [`LOCKING_WRAPPER`].
-pub(super) const LEASE_S: u64 = 90;
-
 /// Reports whether the words of a command start a shell of forge's own, of this or another version. Only the beginning
 /// of a long command may be known.
 pub fn is_own_shell(words: &[String]) -> bool {
@@ -143,7 +157,8 @@ pub fn is_own_shell(words: &[String]) -> bool {
 }
 
 impl ShellWrapper<'_> {
-    /// Returns the command for a login shell. `mark` frames the script's output.
+    /// Returns the command for a login shell. `mark` frames the script's output. With `view`, the command runs in that
+    /// view of the host.
     ///
     /// # Errors
     /// The owner text contains a NUL byte.
@@ -152,15 +167,20 @@ impl ShellWrapper<'_> {
         mark: &ScriptToken,
         via: RootAccess<'_>,
         paths: &HostPaths,
+        view: Option<&HostView>,
     ) -> Result<String, FragmentError> {
         let start = match via {
-            RootAccess::Direct => ShellFragment::new().code("exec /bin/sh -c"),
-            RootAccess::SudoNoPassword => ShellFragment::new().code(SUDO).code(" -n -- /bin/sh -c"),
-            RootAccess::SudoPrompt(prompt) => {
-                ShellFragment::new().code(SUDO).code(" -S -p").word(prompt).code(" -- /bin/sh -c")
-            }
+            RootAccess::Direct if view.is_some() => ShellFragment::new().code(ENVIRONMENT),
+            RootAccess::Direct => ShellFragment::new().code("exec"),
+            RootAccess::SudoNoPassword => ShellFragment::new().code(SUDO).code(" -n --"),
+            RootAccess::SudoPrompt(prompt) => ShellFragment::new().code(SUDO).code(" -S -p").word(prompt).code(" --"),
+        };
+        let start = match view {
+            Some(view) => view.append_entry(start),
+            None => start,
         };
         let whole = start
+            .code(" /bin/sh -c")
             .word(self.wrapper_code())
             .word("forge")
             .word(mark.as_str())
@@ -183,6 +203,7 @@ impl ShellWrapper<'_> {
             ShellWrapper::Observing => OBSERVING_WRAPPER,
             ShellWrapper::Acting { .. } => ACTING_WRAPPER,
             ShellWrapper::Receiving { .. } => RECEIVING_WRAPPER,
+            ShellWrapper::Keeping => KEEPING_WRAPPER,
             ShellWrapper::Locking { .. } => LOCKING_WRAPPER,
         }
     }
@@ -190,9 +211,14 @@ impl ShellWrapper<'_> {
     fn wrapper_arguments(&self, paths: &HostPaths) -> ShellFragment {
         let none = ShellFragment::new();
         match self {
-            ShellWrapper::Reading | ShellWrapper::Observing => none,
-            ShellWrapper::Acting { token } | ShellWrapper::Receiving { token } => {
-                none.word(token.as_str()).word(&paths.lock)
+            ShellWrapper::Reading | ShellWrapper::Observing | ShellWrapper::Keeping => none,
+            ShellWrapper::Receiving { token } => none.word(token.as_str()).word(&paths.lock),
+            ShellWrapper::Acting { token, stop_after } => {
+                let own = none.word(token.as_str()).word(&paths.lock);
+                match stop_after {
+                    Some(limit) => own.number(limit.as_secs().max(1)),
+                    None => own,
+                }
             }
             ShellWrapper::Locking { token, owner, ours, earlier, ended } => none
                 .word(token.as_str())
@@ -209,6 +235,7 @@ impl ShellWrapper<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transport::lease::LEASE_S;
 
     /// Returns every command, with an owner text that contains all characters that a shell may interpret.
     fn list_commands() -> Vec<String> {
@@ -218,14 +245,21 @@ mod tests {
         let boots = [
             ShellWrapper::Reading,
             ShellWrapper::Observing,
-            ShellWrapper::Acting { token: &token },
+            ShellWrapper::Acting { token: &token, stop_after: None },
+            ShellWrapper::Acting { token: &token, stop_after: Some(Duration::from_secs(7)) },
             ShellWrapper::Receiving { token: &token },
+            ShellWrapper::Keeping,
             locking,
         ];
         let vias = [RootAccess::Direct, RootAccess::SudoNoPassword, RootAccess::SudoPrompt("forge-t:")];
-        let all =
-            boots.iter().flat_map(|boot| vias.iter().map(|via| boot.build_command(&mark, *via, &HostPaths::default())));
-        all.map(Result::unwrap).collect()
+        let view = HostView::parse("ready 7 5f 9 yes");
+        let mut all = Vec::new();
+        for (boot, via) in boots.iter().flat_map(|boot| vias.iter().map(move |via| (boot, via))) {
+            for view in [None, view.as_ref()] {
+                all.push(boot.build_command(&mark, *via, &HostPaths::default(), view).unwrap());
+            }
+        }
+        all
     }
 
     /// Text that csh and fish interpret even between single quotes.
@@ -290,7 +324,7 @@ mod tests {
     fn sudo_prompt_is_passed_as_one_argument() {
         let mark = ScriptToken::new("MK");
         let command = ShellWrapper::Reading
-            .build_command(&mark, RootAccess::SudoPrompt("forge-t:"), &HostPaths::default())
+            .build_command(&mark, RootAccess::SudoPrompt("forge-t:"), &HostPaths::default(), None)
             .unwrap();
         let (env, sudo) = command.split_once(" sudo ").unwrap();
         assert!(env.starts_with("exec /usr/bin/env LC_ALL=C PATH=/usr/local/sbin:"), "{command}");

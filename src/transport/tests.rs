@@ -129,6 +129,10 @@ async fn program_that_opens_no_shell_is_named_in_the_error() {
     let error = run_code(&with(&["sh", "-c", "echo no such container >&2"]), "true").await.unwrap_err();
     assert_eq!((error.kind, error.sent_anything), (TransportErrorKind::Shell, false));
     assert_eq!(error.said.unwrap().raw(), "no such container");
+    // `nologin` ends without a shell, after the script was sent.
+    let nologin = with(&["sh", "-c", "sleep 1; echo this account is not available; exit 1"]);
+    let error = run_code(&nologin, "true").await.unwrap_err();
+    assert_eq!((error.kind, error.sent_anything), (TransportErrorKind::Shell, false));
 }
 
 #[tokio::test]
@@ -200,6 +204,22 @@ async fn acting_script_that_ignores_sigterm_times_out() {
     let error = writer.run_acting_script(&slow, &SecretStore::default(), None).await.unwrap_err();
     assert_eq!(error.kind, TransportErrorKind::Timeout);
     drop(writer);
+}
+
+#[tokio::test]
+async fn stoppable_script_ends_at_its_limit() {
+    let _alone = lock_test_host();
+    let folder = tempfile::tempdir().unwrap();
+    let target = local_target(&folder);
+    let reader = HostReader::new(open_test_session(&target).await);
+    let writer = reader.acquire_lock(&lock_owner("r1"), None).await.unwrap();
+    let slow = ShellScript { limit: Duration::from_secs(1), ..build_script("echo begun; sleep 617; echo ended") };
+    let done = writer.run_stoppable_script(&slow, &SecretStore::default()).await.unwrap();
+    assert_eq!((done.status, done.stdout.as_slice()), (124, &b"begun\n"[..]));
+    // Nothing of it acts any more.
+    let check = build_script("pgrep -fx 'sleep 617' || echo none");
+    let next = writer.run_stoppable_script(&check, &SecretStore::default()).await.unwrap();
+    assert_eq!(next.stdout, b"none\n");
 }
 
 #[tokio::test]

@@ -10,9 +10,13 @@ use super::{FilePayload, HostReader, TransportError, TransportSession};
 use crate::model::SecretStore;
 use crate::probe::{CompiledProbes, Observation};
 use crate::script::ShellScript;
+use std::time::Duration;
 
 /// Bytes kept of each output stream of an acting script.
 const OUTPUT_TAIL: usize = 1024 * 1024;
+
+/// How long the host may take to end a script that ran longer than its limit.
+const STOP_GRACE: Duration = Duration::from_secs(45);
 
 /// A [`HostReader`] that took the host's writer lock. Only it runs acting scripts.
 pub struct HostWriter {
@@ -69,9 +73,25 @@ impl HostWriter {
         secrets: &SecretStore,
         sink: Option<OutputSink<'_>>,
     ) -> Result<ScriptOutput, TransportError> {
-        let boot = ShellWrapper::Acting { token: &self.hold.token };
+        let boot = ShellWrapper::Acting { token: &self.hold.token, stop_after: None };
         let ask = ScriptRequest { boot, keep: OutputLimit::Tail(OUTPUT_TAIL), limit: script.limit };
         self.session().run_request(ask, script, secrets, sink).await
+    }
+
+    /// Like [`run_acting_script`](Self::run_acting_script), but the host ends a script that runs longer than its limit:
+    /// with SIGTERM, and 30 s later with SIGKILL. The status is 124 or 137 then.
+    ///
+    /// # Errors
+    /// Those of [`run_acting_script`](Self::run_acting_script).
+    pub async fn run_stoppable_script(
+        &self,
+        script: &ShellScript,
+        secrets: &SecretStore,
+    ) -> Result<ScriptOutput, TransportError> {
+        let boot = ShellWrapper::Acting { token: &self.hold.token, stop_after: Some(script.limit) };
+        let limit = script.limit + STOP_GRACE;
+        let ask = ScriptRequest { boot, keep: OutputLimit::Tail(OUTPUT_TAIL), limit };
+        self.session().run_request(ask, script, secrets, None).await
     }
 
     /// Like [`run_acting_script`](Self::run_acting_script), with a file after the script, which reads it as its descriptor 7.

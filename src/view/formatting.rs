@@ -7,6 +7,12 @@ use crate::model::HostName;
 use crate::plan::HostReachability;
 use std::time::Duration;
 
+/// Describes the guard of a reboot.
+pub fn describe_reboot_guard(seconds: u64) -> String {
+    let time = crate::model::format_guard_time(seconds);
+    format!("guard: {time} (a boot that has not brought the host back by then is taken back by the host itself)")
+}
+
 /// Describes a guard: `guard: 5m (restores the state before unless a new login succeeds)`.
 pub fn describe_guard(seconds: u64) -> String {
     let time = crate::model::format_guard_time(seconds);

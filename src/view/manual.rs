@@ -26,9 +26,11 @@ const TOPICS: &[(&str, &str, &str)] = &[
     ("helm", "helm.md", include_str!("../../docs/helm.md")),
     ("recipe-reference", "recipe-reference.md", include_str!("../../docs/recipe-reference.md")),
     ("recipes", "recipes.md", include_str!("../../docs/recipes.md")),
+    ("rehearsal", "rehearsal.md", include_str!("../../docs/rehearsal.md")),
     ("review", "review.md", include_str!("../../docs/review.md")),
     ("rollout", "rollout.md", include_str!("../../docs/rollout.md")),
     ("sandbox", "sandbox.md", include_str!("../../docs/sandbox.md")),
+    ("scale", "scale.md", include_str!("../../docs/scale.md")),
     ("security", "security.md", include_str!("../../docs/security.md")),
     ("troubleshooting", "troubleshooting.md", include_str!("../../docs/troubleshooting.md")),
 ];

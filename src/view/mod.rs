@@ -18,6 +18,9 @@ pub mod notify;
 mod outlier_text;
 pub mod progress;
 pub mod recipe;
+mod rehearsal_lines;
+#[cfg(test)]
+mod rehearsal_tests;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod schemas;
@@ -44,7 +47,7 @@ use crate::engine::{
 };
 use crate::facts::outliers::OutlierReport;
 use crate::model::ExitCode;
-use crate::plan::{ObservedHost, Plan, PlanImages};
+use crate::plan::{ObservedHost, Plan, PlanImages, RehearsalReport};
 use crate::transport::Sandbox;
 use std::io::{self, Write};
 
@@ -81,6 +84,8 @@ pub trait ResultWriter {
     fn write_images(&self, images: &PlanImages, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the report of a run.
     fn write_report(&self, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes the result of `rehearse`.
+    fn write_rehearsal(&self, report: &RehearsalReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the facts of hosts.
     fn write_facts(&self, seen: &[ObservedHost], exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the values that differ from the majority of similar hosts.

@@ -1,8 +1,10 @@
 //! Handwritten plans and reports for the tests of all writers.
 
 mod drift;
+mod rehearsal;
 
 pub use drift::{drift, finding, outliers, rich_drift};
+pub use rehearsal::rehearsal_report;
 
 use crate::engine::{
     DoctorFinding, DoctorReport, DoctorSeverity, ExecCommand, ExecHostResult, ExecReport, HostHealth, HostReport,
@@ -457,6 +459,8 @@ pub fn acceptance_report() -> crate::engine::AcceptanceReport {
         }],
         skipped: vec![SkippedHost { host: host("d"), reason: "in use: pid 7".into(), unreachable: false }],
         unstored: Vec::new(),
+        mislabeled: Vec::new(),
+        not_returned: Vec::new(),
         against: Some("r1".into()),
         interrupted: false,
         took: Duration::from_secs(2),

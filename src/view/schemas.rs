@@ -3,7 +3,7 @@
 use crate::drift::{DriftHistory, DriftHistoryEntry, DriftNotice, DriftReport};
 use crate::engine::{JournalEntry, Recording, RunReport, SavedPlan};
 use crate::model::Value;
-use crate::plan::Plan;
+use crate::plan::{Plan, RehearsalReport};
 use crate::resource::{all_kinds, schema::kind_schema};
 use crate::state::{RunInfo, StepRecord, UndoGroup};
 use crate::view::json::{DriftMessage, document_schema};
@@ -29,7 +29,7 @@ enum SchemaSource {
 
 /// Lists the schemas of files, then those of kinds.
 pub fn list_schemas() -> impl Iterator<Item = PublishedSchema> {
-    let files: [(&'static str, &'static str, SchemaBuilder); 17] = [
+    let files: [(&'static str, &'static str, SchemaBuilder); 18] = [
         ("inventory", "an inventory", config::inventory_schema),
         ("recipe", "a recipe or a stack", config::recipe_schema),
         ("document", "the output of every command with `--format json`", document_schema),
@@ -38,6 +38,7 @@ pub fn list_schemas() -> impl Iterator<Item = PublishedSchema> {
         ("report", "a report: `report.json` of a run, and `report` in documents", || {
             schemars::schema_for!(RunReport).into()
         }),
+        ("rehearsal", "a rehearsal: `rehearsal` in documents", || schemars::schema_for!(RehearsalReport).into()),
         ("drift", "detected drift: `drift` in documents", || schemars::schema_for!(DriftReport).into()),
         ("drift-message", "a line of `drift --format ndjson`", || schemars::schema_for!(DriftMessage<'_>).into()),
         ("drift-history", "the drift history: `drift_history` in documents", || {

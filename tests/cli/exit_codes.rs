@@ -235,7 +235,7 @@ fn held() -> HostPlan {
 
 /// Returns a host on which a step waits for a reboot that the plan contains: a change to do, no longer pending.
 fn rebooting() -> HostPlan {
-    let reboot = PlannedReboot { steps: vec![StepId::new("r", "s")], certain: true };
+    let reboot = PlannedReboot { steps: vec![StepId::new("r", "s")], certain: true, guard_s: None };
     HostPlan {
         window: Some(HostWindow { reboots: vec![reboot], ..HostWindow::default() }),
         ..planned(StepVerdict::Pending, None)
@@ -394,6 +394,7 @@ fn drift_exits_with_the_worst_code_of_any_combination() {
             unknown: vec![],
             resolved: vec![],
             ignored: vec![],
+            ignored_steps: Default::default(),
             no_history: None,
             notified: Vec::new(),
             outliers: None,

@@ -249,9 +249,9 @@ fn version_prints_within_the_time_limit() {
         forge = forge.min(once(&|| drop(place.forge(&["--version"]))));
         least = least.min(once(&|| drop(std::process::Command::new("true").output().unwrap())));
     }
-    // Loading so large a program takes most of the time. On a slow machine, where the smallest program takes longer
-    // than a millisecond, the limit grows with it.
-    let limit = std::time::Duration::from_millis(20).max(10 * least);
+    // Loading so large a program, which is not optimized here, takes most of the time: about 15 times as long as the
+    // smallest program on an idle machine, and on one that runs the cluster's tests at the same time.
+    let limit = std::time::Duration::from_millis(20).max(25 * least);
     assert!(forge < limit, "`--version` took {forge:?}; `true` took {least:?}");
 }
 

@@ -115,28 +115,50 @@ fn invalid_recording_file_is_rejected() {
     assert!(both.contains("\nexit 64\n"), "{both}");
 }
 
-/// Recordings of parts of the hosts give the same plan as one of all of them.
-#[test]
-fn recordings_of_different_hosts_are_combined() {
-    let whole: serde_json::Value = serde_json::from_str(RECORDING).unwrap();
-    let part = |wanted: &dyn Fn(usize) -> bool| {
-        let hosts = whole["hosts"].as_array().unwrap().iter().enumerate();
-        let kept: Vec<_> = hosts.filter(|(at, _)| wanted(*at)).map(|(_, host)| host.clone()).collect();
-        assert!(!kept.is_empty());
-        let mut part = whole.clone();
-        part["hosts"] = kept.into();
+/// Returns one recording per host of the shipped recording of three Debian hosts.
+fn split_shipped_recording() -> (String, Vec<String>) {
+    let whole = std::fs::read_to_string(root().join("debian12-web/recording.json")).unwrap();
+    let parsed: serde_json::Value = serde_json::from_str(&whole).unwrap();
+    let hosts = parsed["hosts"].as_array().unwrap().iter();
+    let parts = hosts.map(|host| {
+        let mut part = parsed.clone();
+        part["hosts"] = serde_json::json!([host]);
         part.to_string()
-    };
-    let place = place().file("first.json", &part(&|at| at == 0)).file("rest.json", &part(&|at| at > 0));
+    });
+    (whole, parts.collect())
+}
+
+/// Recordings of shards give the same plan as one recording of all hosts, byte for byte, in every order.
+#[test]
+fn merged_recordings_give_the_plan_of_one_recording() {
+    let (whole, parts) = split_shipped_recording();
+    assert_eq!(parts.len(), 3);
+    let mut place = Place::new().file("whole.json", &whole).file("shards/readme.md", "ignored");
+    for file in ["inventory.yaml", "recipes/web.yaml"] {
+        if let Ok(text) = std::fs::read_to_string(root().join("debian12-web").join(file)) {
+            place = place.file(file, &text);
+        }
+    }
+    for (at, part) in parts.iter().enumerate() {
+        place = place.file(&format!("shards/{at}.json"), part);
+    }
     let plan = |files: &[&str]| {
         let flags = files.iter().flat_map(|file| ["--observed", file]);
         let said = forge(place.path(), &["plan", "--format", "json"].into_iter().chain(flags).collect::<Vec<_>>());
         said.split_once('\n').unwrap().1.to_owned()
     };
-    let one = plan(&["seen.json"]);
-    assert!(one.contains("\"hosts\""), "{one}");
-    assert_eq!(plan(&["rest.json", "first.json"]), one);
-    assert_ne!(plan(&["first.json"]), one);
-    let twice = forge(place.path(), &["plan", "--observed", "seen.json", "--observed", "first.json"]);
-    assert!(twice.contains("exit 65\nerror: host `a` is in recording `first.json` and in one before it\n"), "{twice}");
+    let one = plan(&["whole.json"]);
+    assert!(one.contains("\"verdict\": \"change\"") && one.contains("node-09"), "{one}");
+    let [a, b, c] = ["shards/0.json", "shards/1.json", "shards/2.json"];
+    for files in [&[a, b, c][..], &[c, a, b], &["shards"]] {
+        assert_eq!(plan(files), one, "{files:?}");
+    }
+    assert_ne!(plan(&[a, c]), one);
+    let twice = forge(place.path(), &["plan", "--observed", "whole.json", "--observed", "shards"]);
+    let expected = "exit 65\nerror: host `node-01` is in two recordings: `whole.json` and `shards/0.json`\n  hint: pass one of \
+                    them, or record each host once: `forge plan --on HOSTS --record FILE`\n";
+    assert!(twice.contains(expected), "{twice}");
+    std::fs::create_dir(place.path().join("empty")).unwrap();
+    let empty = forge(place.path(), &["plan", "--observed", "empty"]);
+    assert!(empty.contains("exit 65\nerror: folder `empty` contains no recording\n"), "{empty}");
 }

@@ -47,6 +47,9 @@ in_tree() {
     env PATH="/usr/lib/go-1.19/bin:$PATH" GO111MODULE=off GOPATH="$work/go" GOFLAGS='' GOCACHE="$work/cache" CGO_ENABLED=0 "$@")
 }
 
+# Compiles without debugging information: to write it takes a sixth of the time, and the linker drops it.
+readonly COMPILER=-gcflags=all=-dwarf=false
+
 # Prints the Go packages of which the API's schemas are made.
 schema_packages() {
   local tree=k8s.io/kubernetes
@@ -59,7 +62,7 @@ schema_packages() {
 
 # The schemas are generated code, which the package leaves out.
 generate_schemas() {
-  in_tree "$1" go build -o "$1/openapi-gen" ./vendor/k8s.io/kube-openapi/cmd/openapi-gen
+  in_tree "$1" go build "$COMPILER" -o "$1/openapi-gen" ./vendor/k8s.io/kube-openapi/cmd/openapi-gen
   in_tree "$1" "$1/openapi-gen" --go-header-file hack/boilerplate/boilerplate.generatego.txt \
     -i "$(schema_packages "$1" | paste -sd,)" --output-package k8s.io/kubernetes/pkg/generated/openapi \
     -O zz_generated.openapi -r "$1/violations"
@@ -78,17 +81,16 @@ version_flags() {
 
 # Builds the programs into folder $1.
 build_programs() {
-  local work=$1/work version program
+  local work=$1/work version
   mkdir -p "$work/go/src/k8s.io"
   download_tree "$work"
   mend_tree "$work"
   ln -s "$work/tree" "$work/go/src/k8s.io/kubernetes"
   generate_schemas "$work"
   version=$(dpkg-parsechangelog -l "$work/tree/debian/changelog" -S Version | sed 's/.*really//; s/-.*//')
-  for program in kube-apiserver kube-controller-manager kube-scheduler kubelet; do
-    say "building $program"
-    in_tree "$work" go build -ldflags "-s -w $(version_flags "$version")" -o "$1/$program" "./cmd/$program"
-  done
+  # All at once: to find the thousands of packages of each takes as long as to link it.
+  in_tree "$work" go build "$COMPILER" -ldflags "-s -w $(version_flags "$version")" -o "$1/" \
+    ./cmd/kube-apiserver ./cmd/kube-controller-manager ./cmd/kube-scheduler ./cmd/kubelet
   chmod -R u+w "$work" && rm -rf "$work"
 }
 

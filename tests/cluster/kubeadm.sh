@@ -25,7 +25,7 @@ build_kubeadm() (
   cp "$HERE/crictl.go" "$work/tree/cmd/crictl/"
   version=$(dpkg-parsechangelog -l "$work/tree/debian/changelog" -S Version | sed 's/.*really//; s/-.*//')
   for program in kubeadm crictl; do
-    in_tree "$work" go build -ldflags "-s -w $(version_flags "$version")" -o "$out.new/$program" "./cmd/$program"
+    in_tree "$work" go build "$COMPILER" -ldflags "-s -w $(version_flags "$version")" -o "$out.new/$program" "./cmd/$program"
   done
   (cd "$out.new" && apt-get -qq -o APT::Sandbox::User=root download etcd-client && dpkg-deb -x etcd-client_*.deb deb)
   mv "$out.new/deb/usr/bin/etcdctl" "$out.new/"

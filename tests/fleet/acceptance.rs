@@ -1,9 +1,10 @@
 //! Acceptance tests on real hosts: `ucx_perftest` over the fleet's links, through the code that runs perftest, and
 //! `mpirun` over the mesh of `ssh-mesh` with a program that really reduces.
 
+use crate::running_forge::RunningForge;
 use crate::support::{Fleet, Node, Project};
 use serde_json::Value;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// 6.5 MB in each direction of each pair: three seconds at 20 Mbit/s, far less without a limit.
@@ -107,11 +108,10 @@ fn slow_host_is_named_and_nothing_is_left_behind() {
     assert!(nodes.iter().all(|node| left_behind(node).is_empty()), "{}", left_behind(slow));
 
     // forge is killed while both programs of a pair run: they end by their own limit.
-    let mut forge =
-        project.command(["test", "inventory.yaml", "--set", "hang", "--yes", "--unverified"]).spawn().expect("forge");
+    let mut command = project.command(["test", "inventory.yaml", "--set", "hang", "--yes", "--unverified"]);
+    let mut forge = RunningForge::start(&mut command);
     nodes[1].until("pgrep -fx 'sleep 61' >/dev/null || pgrep -x ucx_perftest >/dev/null", 30);
-    forge.kill().expect("forge is killed");
-    let _ = forge.wait();
+    forge.kill();
     for node in nodes.iter() {
         node.until("[ -z \"$(systemctl list-units --all --plain --no-legend 'forge-test-*')\" ]", 30);
         assert_eq!(node.sh("pgrep -x ucx_perftest; pgrep -fx 'sleep 61'").stdout, "");
@@ -121,11 +121,13 @@ fn slow_host_is_named_and_nothing_is_left_behind() {
     assert_eq!(list_due_tests(&nodes), (0, Vec::new()));
 }
 
-/// Debian's fio reads the file for a second. The second entry asks for a file that does not exist.
+/// Debian's fio reads the file for a second, its sysbench the memory. The second entry asks for a file that does not exist.
 const DISK: &str = "  disk:
     - { test: fio-read, on: HOST, least: 0.001, with: { file: /srv/probe, seconds: 1, depth: 4 } }
     - { test: fio-read, on: HOST, least: 0.001, with: { file: /srv/missing, seconds: 1 } }
     - { test: fio-read, on: HOST, least: 0.001, with: { file: /srv/probe, seconds: 1, pattern: write } }
+    - { test: memory-read, on: HOST, least: 0.001, with: { threads: 2, seconds: 1 } }
+    - { test: memory-read, on: HOST, least: 0.001, with: { threads: 2, seconds: 1, block: 1K } }
 ";
 
 /// A program of ours that prints what nccl-tests prints, on the mesh that the recipe declares. The second set hangs.
@@ -181,9 +183,9 @@ fn assert_nothing_runs(nodes: &[Node]) {
 }
 
 /// Starts a collective that hangs, and waits until a process of it runs on every host.
-fn start_hanging(project: &Project, nodes: &[Node]) -> Child {
+fn start_hanging(project: &Project, nodes: &[Node]) -> RunningForge {
     let mut command = project.command(["test", "inventory.yaml", "--set", "hang", "--yes", "--unverified"]);
-    let forge = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("forge");
+    let forge = RunningForge::start_heard(&mut command);
     nodes.iter().for_each(|node| node.until("pgrep -x all_reduce >/dev/null", 30));
     forge
 }
@@ -220,7 +222,8 @@ fn collective_is_started_by_mpi_and_no_process_is_left() {
     assert_nothing_runs(&nodes);
 
     // A disk is only read.
-    nodes[0].must("apt-get -qq install -y --no-install-recommends fio >&2; head -c 16M /dev/urandom >/srv/probe");
+    nodes[0]
+        .must("apt-get -qq install -y --no-install-recommends fio sysbench >&2; head -c 16M /dev/urandom >/srv/probe");
     let content = nodes[0].must("sha256sum /srv/probe");
     let disk = project.forge(["test", "inventory.yaml", "--set", "disk", "--yes", "--format", "json"]);
     let report: Value = serde_json::from_str(&disk.stdout).expect("a document");
@@ -230,6 +233,8 @@ fn collective_is_started_by_mpi_and_no_process_is_left() {
     assert_eq!(verdict(1)["reason"].as_str().map(|why| why.starts_with(missing)), Some(true), "{report:#}");
     let refused = "exit status 1: type: string (opt=bla); default: read; fio: failed parsing rw=write";
     assert_eq!(verdict(2)["reason"], refused, "{report:#}");
+    assert_eq!(verdict(3)["result"], "pass", "{report:#}");
+    assert_eq!(verdict(4)["reason"], "blocks of 1024 bytes may be read from the caches (least 32M)", "{report:#}");
     nodes[0].must("! [ -e /srv/missing ]");
     assert_eq!(nodes[0].must("sha256sum /srv/probe"), content);
 
@@ -245,20 +250,17 @@ fn collective_is_started_by_mpi_and_no_process_is_left() {
     // Ctrl-C ends the processes on every host, and gives the hosts back.
     let forge = start_hanging(&project, &nodes);
     let began = Instant::now();
-    rustix::process::kill_process(rustix::process::Pid::from_child(&forge), rustix::process::Signal::INT)
-        .expect("a signal");
-    let ended = forge.wait_with_output().expect("forge ends");
-    let printed = String::from_utf8_lossy(&ended.stdout).into_owned();
-    assert_eq!(ended.status.code(), Some(130), "{printed}");
-    assert!(printed.contains("not measured") && printed.contains("  stopped\n"), "{printed}");
+    forge.interrupt();
+    let ended = forge.finish();
+    assert_eq!(ended.code, 130, "{ended}");
+    assert!(ended.stdout.contains("not measured") && ended.stdout.contains("  stopped\n"), "{ended}");
     assert!(began.elapsed() < Duration::from_secs(7), "before the limit of the test: {:?}", began.elapsed());
     assert_nothing_runs(&nodes);
 
     // One host is cut off, and forge is killed: each host ends its processes by itself.
     let mut forge = start_hanging(&project, &nodes);
     nodes[1].link(false);
-    forge.kill().expect("forge is killed");
-    let _ = forge.wait();
+    forge.kill();
     for node in nodes.iter() {
         node.until("! ps -eo user,comm | grep -qE '^train|mpirun|orted|all_reduce'", 30);
         node.until("[ -z \"$(systemctl list-units --all --plain --no-legend 'forge-test-*')\" ]", 10);

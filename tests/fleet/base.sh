@@ -13,8 +13,8 @@ readonly PACKAGES=systemd,systemd-sysv,dbus,openssh-server,sudo,iproute2,procps,
 readonly TRADE=(dkms linux-headers-amd64 rdma-core infiniband-diags ibsim-utils opensm nvidia-persistenced nvidia-smi unattended-upgrades libc6-dev containerd ufw firewalld netbase slurmctld slurmd munge nginx-light chrony ucx-utils)
 # On Debian 12 also the programs of a host that installs with dnf: Debian 11 has no dnf-plugins-core.
 readonly RPM_TOOLS=(dnf dnf-plugins-core rpm createrepo-c)
-# What measures networks and disks, on Debian 12: 26 MB, mostly libraries of fio.
-readonly MEASURING=(openmpi-bin perftest fio)
+# What measures networks, memory and disks, on Debian 12: 27 MB, mostly libraries of fio.
+readonly MEASURING=(openmpi-bin perftest fio sysbench)
 # What `fleet distro` installs on a node of Debian 12 that claims to be another distribution.
 readonly CLAIMED=(netplan.io dnf rpm createrepo-c dracut)
 readonly PASSWORD='correct horse'

@@ -1,7 +1,6 @@
 //! Careless use: a login that is not root, lock files of other users, huge output, interrupted runs, unreachable hosts.
 
 use crate::support::{Fleet, Node, Output, Project};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 const APPLY: &str = "apply:\n  - { recipe: r, on: all }\n";
@@ -84,13 +83,10 @@ fn leave_at(project: &Project, node: &Node, path: &str) -> Output {
     let child = project.begin_heard();
     node.until_exists(path);
     for _ in 0..2 {
-        let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
-        assert!(sent.success());
+        child.interrupt();
         std::thread::sleep(Duration::from_millis(500));
     }
-    let out = child.wait_with_output().expect("forge ends");
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Output { stdout: text(&out.stdout), stderr: text(&out.stderr), code: out.status.code().unwrap_or(-1) }
+    child.finish()
 }
 
 const LEFT: &str = "  - { name: a, command: { check: test -e /srv/a, apply: touch /srv/a } }
@@ -139,7 +135,24 @@ fn locked_host_names_the_run_that_holds_the_lock() {
     let holder = format!("(pid {}), since 20", first.id());
     assert!(line.contains("`forge apply inventory.yaml` by ") && line.contains(&holder), "{out}");
     assert!(!out.to_string().contains("\\n"), "{out}");
-    assert!(first.wait().expect("forge ends").success());
+    assert!(first.wait().success());
+}
+
+/// A command that runs longer than its limit does not go on behind the back of the run that reports it as failed.
+#[test]
+fn command_is_ended_at_its_timeout() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let slow = "  - { name: a, timeout: 3s, command: { creates: /srv/a, apply: \"touch /srv/began; sleep 761; touch /srv/a\" } }\n";
+    let project = with(Project::new(&nodes), slow);
+    let out = apply(&project);
+    expect(&out, 3);
+    says(&out, "stopped: it ran longer than its limit of 3 s (`timeout` of the step, or `--timeout`)");
+    assert!(node.exists("/srv/began") && !node.sh("pgrep -fx 'sleep 761'").ok(), "it runs: {out}");
+    let project = with(project, &slow.replace("sleep 761", "sleep 0"));
+    let began = Instant::now();
+    expect(&apply(&project), 0);
+    assert!(began.elapsed() < Duration::from_secs(20), "it waited for the earlier run: {:?}", began.elapsed());
 }
 
 #[test]

@@ -231,3 +231,57 @@ fn gpu_off_the_bus_is_a_hardware_fault_with_an_action() {
     node.fault("gpu-off-bus", false);
     assert_eq!(told(&drift(&project).1), [""; 0]);
 }
+
+/// A cron job may meet an apply: what the apply has not done yet is a difference, and the report names the apply.
+#[test]
+fn drift_names_the_run_that_changes_the_host() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    node.must("mkfifo /srv/wait");
+    let recipe = "recipe: kinds\nsummary: Two steps\nsteps:\n  - name: slow\n    command: { creates: /srv/slow, apply: cat /srv/wait >/srv/slow }\n  \
+        - name: page\n    needs: [slow]\n    file: { path: /srv/page, content: x }\n";
+    let project = project(&nodes, recipe);
+    let mut apply = project.begin();
+    node.until("pgrep -f '[c]at /srv/wait'", 60);
+    let during = project.forge(["drift", "inventory.yaml"]);
+    assert!(during.code == 9 && during.stdout.contains("another run works on this host: `forge apply"), "{during}");
+    let open = "not judged while a run works on the host: ";
+    assert!(during.stdout.contains(open) && during.stdout.contains("no findings on 1 host"), "{during}");
+    node.must("echo done >/srv/wait");
+    assert!(apply.wait().success());
+    let after = project.forge(["drift", "inventory.yaml"]);
+    assert!(after.code == 0 && !after.stdout.contains("another run works"), "{after}");
+    // A killed run leaves its name in the file, but not its lock.
+    node.must("printf 'a\\n1\\nrun: r\\nby: x\\nsince: y\\nwhat: z\\n' >/run/lock/forge");
+    node.must("rm /srv/page");
+    let killed = project.forge(["drift", "inventory.yaml"]);
+    assert!(killed.code == 2 && !killed.stdout.contains("another run works"), "{killed}");
+}
+
+/// A verification that did not pass in the apply is no change of the machine.
+#[test]
+fn verification_that_failed_in_the_apply_is_no_change_of_the_machine() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let recipe = "recipe: kinds\nsummary: A page\nsteps: [{ name: page, file: { path: /srv/page, content: x } }]\n\
+        verify: [{ name: it is served, check: test -e /srv/served }]\n";
+    let project = project(&nodes, recipe);
+    let applied = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert_eq!(applied.code, 5, "{applied}");
+    let said = "; it did not pass in run ";
+    let found = project.forge(["drift", "inventory.yaml"]);
+    assert!(found.code == 2 && found.stdout.contains(said) && !found.stdout.contains("the machine changed"), "{found}");
+    // An apply of a step alone does not evaluate it.
+    let part = project.forge(["apply", "inventory.yaml", "--yes", "--step", "kinds/page"]);
+    assert_eq!(part.code, 0, "{part}");
+    let found = project.forge(["drift", "inventory.yaml"]);
+    assert!(found.code == 2 && found.stdout.contains(said), "{found}");
+    // Without a change, an apply that passes replaces the record.
+    node.must("touch /srv/served");
+    let applied = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert_eq!(applied.code, 0, "{applied}");
+    assert!(!node.must("cat /var/lib/forge/applied/*.json").contains("unverified"));
+    node.must("rm /srv/served");
+    let found = project.forge(["drift", "inventory.yaml"]);
+    assert!(found.code == 2 && found.stdout.contains("the machine changed") && !found.stdout.contains(said), "{found}");
+}

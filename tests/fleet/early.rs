@@ -57,7 +57,7 @@ fn reboot(node: &Node) {
     node.sh("systemctl reboot");
     let end = Instant::now() + Duration::from_secs(60);
     while node.sh("cat /proc/sys/kernel/random/boot_id").stdout.trim() == before
-        || !node.sh("systemctl is-active loader").ok()
+        || !node.sh("systemctl is-active loader && systemctl is-active ssh").ok()
     {
         assert!(Instant::now() < end, "the node did not come back");
         std::thread::sleep(Duration::from_millis(300));

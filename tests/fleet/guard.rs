@@ -126,6 +126,42 @@ fn sshd_that_admits_nobody_is_taken_back() {
     assert_eq!(matching.code, 0, "{matching}");
 }
 
+/// The file holds forge's own key; its only login is with that key.
+#[test]
+fn keys_without_that_of_forge_are_taken_back() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let other = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl other";
+    let file = format!("file: {{ path: /root/.ssh/authorized_keys, content: \"{other}\\n\", mode: \"0600\" }}");
+    let whole = format!("ssh_authorized_key: {{ user: root, key: \"{other}\", exclusive: true }}");
+    let keys = "cat /root/.ssh/authorized_keys; stat -c '%a %U:%G' /root/.ssh /root/.ssh/authorized_keys";
+    let before = node.must(keys);
+    for step in [&file, &whole] {
+        let recipe =
+            |guard: &str| format!("recipe: keys\nsummary: Keys\nsteps:\n  - {{ name: keys, {guard}{step} }}\n");
+        let text = "apply: [{ recipe: keys, on: all }]\n";
+        let project = Project::new(&nodes).recipe("keys", &recipe("")).inventory(text);
+        let planned = project.forge(["plan", "inventory.yaml"]);
+        let line = "guard: 5m (restores the state before unless a new login succeeds)";
+        assert!(planned.code == 0 && planned.stdout.contains(line), "{planned}");
+        let project = project.recipe("keys", &recipe("guard: 8s, "));
+        let applied = project.forge(["apply", "inventory.yaml", "--yes"]);
+        assert_eq!(applied.code, 3, "{applied}");
+        assert!(applied.stdout.contains("guard restored the state before: no new session within 8s"), "{applied}");
+        let login = log_in(node);
+        assert!(login.ok(), "{login}\n{applied}");
+        assert_eq!(node.must(keys), before, "{applied}");
+    }
+    // A key more locks nobody out, and one that is added needs no second login.
+    let more = format!(
+        "recipe: keys\nsummary: Keys\nsteps:\n  - name: keys\n    ssh_authorized_key: {{ user: root, key: \"{other}\" }}\n"
+    );
+    let project = Project::new(&nodes).recipe("keys", &more).inventory("apply: [{ recipe: keys, on: all }]\n");
+    let applied = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert!(applied.code == 0 && !applied.stdout.contains("guard:"), "{applied}");
+    assert!(log_in(node).ok() && node.must(keys).contains("other"), "{applied}");
+}
+
 /// A login succeeds, but root cannot be reached any more: this too is cut off.
 #[test]
 fn sudo_rule_that_locks_forge_out_is_taken_back() {
@@ -188,8 +224,7 @@ fn killed_run_is_taken_back_and_the_next_one_says_so() {
     let project = Project::new(&nodes).recipe("filter", &recipe).inventory("apply: [{ recipe: filter, on: all }]\n");
     let mut child = project.begin();
     node.until("nft list table inet shut 2>/dev/null | grep -q 'dport 22'", 60);
-    child.kill().expect("forge is killed");
-    child.wait().expect("forge ends");
+    child.kill();
     assert!(!log_in(node).ok(), "the change is in force");
     assert!(node.must("systemctl list-timers --all --no-legend 'forge-*'").contains("forge-guard-"));
     node.until("! nft list table inet shut 2>/dev/null", 60);

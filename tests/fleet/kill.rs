@@ -68,8 +68,7 @@ fn next_apply_recovers_from_a_kill_at_any_moment() {
 fn kill_after(project: &Project, after: Duration) {
     let mut child = project.begin();
     std::thread::sleep(after);
-    let _ = child.kill();
-    let _ = child.wait();
+    child.kill();
 }
 
 #[test]
@@ -79,11 +78,10 @@ fn one_interrupt_finishes_the_running_step_and_names_it() {
     let project = Project::new(&nodes).recipe("r", recipe).inventory("apply:\n  - { recipe: r, on: all }\n");
     let child = project.begin_heard();
     nodes[0].until_exists("/srv/begun");
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("forge is signalled");
-    let out = child.wait_with_output().expect("forge ends");
-    let text = String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
-    assert_eq!(out.status.code(), Some(130), "{text}");
+    child.interrupt();
+    let out = child.finish();
+    let text = out.to_string();
+    assert_eq!(out.code, 130, "{text}");
     assert!(nodes[0].exists("/srv/one"), "the running step did not finish: {text}");
     assert!(!nodes[0].exists("/srv/two"), "a new step started: {text}");
     assert!(text.contains("r/first") && text.contains(&nodes[0].name), "the step in flight is not named: {text}");
@@ -98,15 +96,14 @@ fn two_interrupts_detach_and_the_next_apply_resumes_the_step() {
     nodes[0].must("echo 6 > /etc/forge-slow-seconds");
     let child = project.begin_heard();
     nodes[0].until("pgrep -f '[f]orge-slow.postinst'", 20);
-    let pid = rustix::process::Pid::from_child(&child);
     for _ in 0..2 {
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("forge is signalled");
+        child.interrupt();
         std::thread::sleep(Duration::from_millis(200));
     }
     let began = Instant::now();
-    let out = child.wait_with_output().expect("forge ends");
-    let text = String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
-    assert_eq!(out.status.code(), Some(130), "{text}");
+    let out = child.finish();
+    let text = out.to_string();
+    assert_eq!(out.code, 130, "{text}");
     assert!(began.elapsed() < Duration::from_secs(4), "it did not exit at once: {text}");
     assert!(
         text.contains("r/package") && text.contains(&nodes[0].name),

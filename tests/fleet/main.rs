@@ -10,6 +10,7 @@
 )]
 
 mod acceptance;
+mod acceptance_fabric;
 mod access;
 // libtest starts tests in name order: modules with long tests have names that sort early.
 mod all_kinds;
@@ -26,6 +27,7 @@ mod driver_rocky;
 mod driver_runfile;
 mod driver_world;
 mod early;
+mod enablement;
 mod faults;
 mod guard;
 mod harness;
@@ -36,12 +38,19 @@ mod keeping;
 mod kill;
 mod kubeadm;
 mod nginx;
+mod out_of_service;
 mod outliers;
 mod package_world;
+mod prevented;
 mod profile;
 mod proof;
+mod reboot_guard;
+mod rehearsal;
 mod removal;
+#[path = "../common/remove_keys.rs"]
+mod remove_keys;
 mod resume;
+mod running_forge;
 mod sandbox;
 mod saved;
 mod scopes;

@@ -550,7 +550,17 @@ pub fn carry_out_claims(folder: &str, marks: &str, variable: &str) {
     run_all(folder, marks, variable, &systems);
 }
 
+/// Says in the log that proofs were not carried out. `scripts/test` counts the line, and checks it against
+/// `scripts/skips.allow`.
+const SHORT_OF_TIME: &str =
+    "skipped: proofs on other distributions than Debian 12: the machine is too slow to carry them out in time";
+
 fn run_all(folder: &str, marks: &str, variable: &str, systems: &[ProofSystem]) {
+    let is_other = |system: &ProofSystem| *system != ProofSystem::Release(Distribution::Debian12);
+    if std::env::var_os("FORGE_SHORT_OF_TIME").is_some() && systems.iter().all(is_other) {
+        println!("{SHORT_OF_TIME}");
+        return;
+    }
     if systems.is_empty() || Fleet::require().is_none() {
         return;
     }

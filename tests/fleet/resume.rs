@@ -1,6 +1,8 @@
 //! `forge resume`: a run whose controller was killed and that did not reach a host is finished, also from another machine.
 
-use crate::support::{Fleet, Node, Output, Project};
+use crate::support::{Fleet, JournalWatch, Node, Output, Project};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::Stdio;
 
 /// Every change adds a line to a file that forge does not know: the witness of how often it was made.
 const RECIPE: &str = "
@@ -10,7 +12,7 @@ steps:
   - name: first
     command: { check: test -e /srv/first, apply: 'echo first >> /srv/witness; touch /srv/first' }
   - name: second
-    command: { check: test -e /srv/second, apply: 'touch /srv/begun; test -e /srv/quick || sleep 4; echo second >> /srv/witness; touch /srv/second' }
+    command: { check: test -e /srv/second, apply: 'touch /srv/begun; test -e /srv/quick || { until test -e /srv/go; do sleep 0.2; done; sleep 3; }; echo second >> /srv/witness; touch /srv/second' }
 ";
 const APPLY: &str = "apply:\n  - { recipe: count, on: all }\n";
 
@@ -36,15 +38,18 @@ fn kill_apply(nodes: &[Node], project: &Project) {
     }
     nodes[0].must("touch /srv/quick");
     nodes[3].link(false);
+    let watch = JournalWatch::new(project.path("state"));
     let mut child = project.begin();
     nodes[0].until_exists("/srv/second");
     nodes[1].until_exists("/srv/begun");
     nodes[2].until_exists("/srv/begun");
-    // The end of the first host is in the journal by then; the others sleep for longer.
-    std::thread::sleep(std::time::Duration::from_millis(1500));
-    child.kill().expect("it runs");
-    child.wait().expect("it is gone");
+    watch.until(&["host_finished", &nodes[0].name]);
+    child.kill();
     nodes[3].link(true);
+    // The scripts that run go on for a moment after the kill.
+    for node in nodes {
+        node.must("touch /srv/go");
+    }
 }
 
 #[test]
@@ -117,6 +122,19 @@ fn resume_makes_a_new_plan_if_the_saved_one_does_not_hold() {
     assert_eq!(nodes[1].must("cat /srv/witness"), "other\nsecond");
 }
 
+/// Runs `forge runs --watch`, and lets the step on the node end once that has shown its first line.
+fn watch_run(project: &Project, node: &Node) -> Output {
+    let mut command = project.command(["runs", "inventory.yaml", "--watch"]);
+    let mut watcher = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("forge starts");
+    let mut told = BufReader::new(watcher.stderr.take().expect("its messages"));
+    let mut stderr = String::new();
+    told.read_line(&mut stderr).expect("a line");
+    node.must("touch /srv/go");
+    told.read_to_string(&mut stderr).expect("text");
+    let out = watcher.wait_with_output().expect("it ends");
+    Output { stdout: String::from_utf8_lossy(&out.stdout).into_owned(), stderr, code: out.status.code().unwrap_or(-1) }
+}
+
 /// What `runs --watch` prints is compared with what the hosts do.
 #[test]
 fn run_in_progress_is_watched_until_it_ends() {
@@ -127,9 +145,9 @@ fn run_in_progress_is_watched_until_it_ends() {
     nodes[0].until_exists("/srv/begun");
     let refused = project.forge(["resume", "--yes"]);
     assert!(refused.code == 64 && refused.stderr.contains("still in progress"), "{refused}");
-    let watched = project.forge(["runs", "inventory.yaml", "--watch"]);
+    let watched = watch_run(&project, &nodes[0]);
     assert!(nodes[0].exists("/srv/second"), "it ended before the run: {watched}");
-    assert!(child.wait().expect("it ends").success());
+    assert!(child.wait().success());
     assert_eq!(watched.code, 0, "{watched}");
     assert!(watched.stderr.contains(&format!("{} changed count/second", nodes[0].name)), "{watched}");
     assert!(watched.stdout.contains("exit code 0") || watched.stdout.contains("applied:"), "{watched}");

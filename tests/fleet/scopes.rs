@@ -103,8 +103,7 @@ fn second_concurrent_apply_fails_because_the_host_is_locked() {
     let second = project.forge(["apply", "inventory.yaml", "--yes"]);
     expect(&second, 7);
     assert!(second.to_string().contains("this host is locked by another run"), "{second}");
-    let first = first.wait_with_output().expect("forge ends");
-    assert_eq!(first.status.code(), Some(0), "{}", String::from_utf8_lossy(&first.stdout));
+    expect(&first.finish(), 0);
     expect(&project.forge(["apply", "inventory.yaml", "--yes"]), 0);
 }
 

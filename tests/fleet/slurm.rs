@@ -1,7 +1,9 @@
 //! Nodes of a real Slurm: drained before their window opens and resumed after it, if forge drained them. One host is
 //! both controller and node.
 
+use crate::running_forge::RunningForge;
 use crate::support::{Fleet, Node, Nodes, Output, Project};
+use std::process::Stdio;
 
 const TRADE: &str = "deb [trusted=yes] file:/srv/forge-repo/trade ./\n";
 
@@ -29,6 +31,15 @@ steps:
     command: { check: 'test \"$(cat /etc/driver 2>/dev/null)\" = {{ params.version }}', apply: 'scontrol show node >/etc/during; sleep 2; echo {{ params.version }} >/etc/driver' }
 ";
 
+/// A measurement that records Slurm's state of the node meanwhile.
+const PROBE: &str = "test: probe
+scope: host
+output: number
+limit: 60s
+parameters: { pause: 1 }
+command: [sh, -c, 'scontrol show node >/etc/during; sleep \"$1\"; echo 7', probe, '{pause}']
+";
+
 struct Site {
     nodes: Nodes,
     project: Project,
@@ -39,7 +50,8 @@ impl Site {
         let nodes = Fleet::take(1)?;
         nodes[0].write("/etc/apt/sources.list.d/trade.list", TRADE);
         nodes[0].must(SETUP);
-        let project = Project::new(&nodes).recipe("driver", DRIVER).inventory(&inventory("1.0-1"));
+        let project = Project::new(&nodes).recipe("driver", DRIVER).file("tests/probe.yaml", PROBE);
+        let project = project.inventory(&inventory("1.0-1"));
         let site = Site { nodes, project };
         site.is("IDLE");
         Some(site)
@@ -85,7 +97,10 @@ impl Site {
 
 fn inventory(version: &str) -> String {
     format!(
-        "rollout: {{ drain: {{ slurm: all }} }}\napply:\n  - {{ recipe: driver, on: all, with: {{ version: {version} }} }}\n"
+        "rollout: {{ drain: {{ slurm: all }} }}\n\
+         tests:\n  quick:\n    - {{ test: probe, on: all, least: 1 }}\n  \
+         long:\n    - {{ test: probe, on: all, least: 1, with: {{ pause: 30 }} }}\n\
+         apply:\n  - {{ recipe: driver, on: all, with: {{ version: {version} }} }}\n"
     )
 }
 
@@ -97,6 +112,8 @@ fn slurm_node_is_resumed_only_if_forge_drained_it() {
     is_given_back_after_a_kill(&site);
     leaves_what_somebody_else_drained(&site);
     leaves_a_node_down(&site);
+    site.update("State=RESUME");
+    is_drained_while_it_is_measured(&site);
 }
 
 fn gives_back_what_it_took(site: &Site) {
@@ -127,8 +144,7 @@ fn is_given_back_after_a_kill(site: &Site) {
     site.declare("1.2-1");
     let mut child = site.project.begin();
     site.is("IDLE+DRAIN");
-    child.kill().expect("forge is killed");
-    child.wait().expect("forge is gone");
+    child.kill();
     assert!(site.reason().starts_with("forge "), "{}", site.reason());
     site.applied("1.2-1");
     site.is("IDLE");
@@ -154,4 +170,46 @@ fn leaves_a_node_down(site: &Site) {
     site.node().until("scontrol show node | grep -q ' State=DOWN'", 10);
     let state = site.node().must("scontrol show node | grep ' State='");
     assert!(!state.contains("DRAIN"), "{state}");
+}
+
+/// `forge test --drain`: the node is out of service during the measurement, and in service afterwards.
+fn is_drained_while_it_is_measured(site: &Site) {
+    let measure = |args: &[&str]| site.project.forge(["test", "inventory.yaml", "--yes"].iter().chain(args));
+    let out = measure(&["--drain"]);
+    let during = site.during();
+    assert!(
+        out.code == 0 && during.contains("State=IDLE+DRAIN") && during.contains("Reason=forge "),
+        "{during}\n{out}"
+    );
+    site.is("IDLE");
+    assert!(!site.node().exists("/var/lib/forge/window.json"));
+
+    site.node().must("rm /etc/during; cd /root && sbatch --job-name train --wrap 'sleep 600'");
+    site.node().until("squeue --noheader --states=RUNNING | grep -q train", 60);
+    let out = measure(&["--drain"]);
+    assert!(out.code == 9 && out.stdout.contains("Slurm jobs still run on node "), "{out}");
+    let state = site.node().must("scontrol show node | grep ' State='; squeue --noheader --states=RUNNING | wc -l");
+    assert!(!state.contains("DRAIN") && state.ends_with("\n1"), "{state}");
+    assert!(!site.node().exists("/etc/during") && !site.node().exists("/var/lib/forge/window.json"));
+    site.node().must("scancel --name train");
+    site.is("IDLE");
+
+    // forge is killed while it measures: the next run of tests gives the node back, also without the option.
+    let mut command = site.project.command(["test", "inventory.yaml", "--yes", "--drain", "--set", "long"]);
+    let mut child = RunningForge::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
+    site.node().until_exists("/etc/during");
+    child.kill();
+    site.is("IDLE+DRAIN");
+    site.node().must("systemctl stop 'forge-test-*'");
+    let out = measure(&[]);
+    assert_eq!(out.code, 0, "{out}");
+    site.is("IDLE");
+    assert!(!site.node().exists("/var/lib/forge/window.json"));
+
+    // A node that a person drained stays drained.
+    site.update("State=DRAIN Reason='bad DIMM'");
+    let out = measure(&["--drain"]);
+    assert_eq!(out.code, 0, "{out}");
+    site.is("IDLE+DRAIN");
+    assert!(site.reason().starts_with("bad DIMM "), "{}", site.reason());
 }

@@ -5,7 +5,9 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const NODES: usize = 20;
-const RUNS: usize = 5;
+/// Other stages of the tests use the same processors: the fastest of a few runs may not be free of them.
+const RUNS: usize = 10;
+const MOST_RATIO: f64 = 2.0;
 
 pub fn floor(fleet: &Fleet, names: &[String]) -> Duration {
     let began = Instant::now();
@@ -32,11 +34,6 @@ pub fn restore_key_exchange(nodes: &[Node]) {
     nodes.iter().for_each(|node| _ = node.must("rm /etc/ssh/sshd_config.d/quick.conf && systemctl reload ssh"));
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort();
-    times[times.len() / 2]
-}
-
 #[test]
 fn plan_of_20_hosts_takes_at_most_twice_the_ssh_floor() {
     let size = std::env::var("FORGE_FLEET_SIZE").ok().and_then(|s| s.parse::<usize>().ok()).unwrap_or(NODES);
@@ -53,18 +50,18 @@ fn plan_of_20_hosts_takes_at_most_twice_the_ssh_floor() {
     restore_key_exchange(&nodes);
     nodes.iter().for_each(Node::settled);
     let names: Vec<String> = nodes.iter().map(|n| n.name.clone()).collect();
-    let (mut floors, mut plans) = (Vec::new(), Vec::new());
+    // Load only adds to both times: the fastest runs are compared.
+    let (mut floor_time, mut plan_time) = (Duration::MAX, Duration::MAX);
     for _ in 0..RUNS {
-        floors.push(floor(fleet, &names));
+        floor_time = floor_time.min(floor(fleet, &names));
         let began = Instant::now();
         let out = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
-        plans.push(began.elapsed());
+        plan_time = plan_time.min(began.elapsed());
         assert_eq!(out.code, 0, "{out}");
     }
-    let (floor, plan) = (median(floors), median(plans));
-    let ratio = plan.as_secs_f64() / floor.as_secs_f64();
-    println!("floor {floor:.2?}, plan {plan:.2?}, ratio {ratio:.2}");
-    assert!(ratio <= 2.0, "plan {plan:.2?} is {ratio:.2} × the floor {floor:.2?}");
+    let ratio = plan_time.as_secs_f64() / floor_time.as_secs_f64();
+    println!("floor {floor_time:.2?}, plan {plan_time:.2?}, ratio {ratio:.2}");
+    assert!(ratio <= MOST_RATIO, "plan {plan_time:.2?} is {ratio:.2} × the floor {floor_time:.2?}");
 }
 
 /// Counts the processes that are started on a host: what a login costs, a plan with nothing to do, a first apply.

@@ -12,6 +12,7 @@
 #![allow(dead_code, clippy::disallowed_methods, reason = "the harness runs programs and reads the environment")]
 
 use crate::distribution::{ClaimedDistribution, Distribution};
+use crate::running_forge::RunningForge;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt;
@@ -20,7 +21,7 @@ use std::io::Write;
 use std::ops::Deref;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -46,7 +47,12 @@ impl Output {
 
     /// Runs `command` with `input` on stdin.
     pub fn of(command: &mut Command, input: &[u8]) -> Output {
-        let out = collect(command, input);
+        collect(command, input).into()
+    }
+}
+
+impl From<std::process::Output> for Output {
+    fn from(out: std::process::Output) -> Output {
         Output {
             stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&out.stderr).into_owned(),
@@ -250,9 +256,21 @@ impl Node {
     pub fn until(&self, script: &str, limit_s: u64) {
         let end = Instant::now() + Duration::from_secs(limit_s);
         while !self.sh(script).ok() {
-            assert!(Instant::now() < end, "{}: still failing after {limit_s} s: `{script}`", self.name);
+            assert!(Instant::now() < end, "still failing after {limit_s} s: `{script}`\n{}", self.describe_state());
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Describes the node for a test that waited in vain: whether it runs, its console and its open jobs.
+    pub fn describe_state(&self) -> String {
+        let fleet = Fleet::require().expect("nodes come from a fleet");
+        let console = std::fs::read(fleet.nodes_dir.join(&self.name).join("console.log")).unwrap_or_default();
+        let console = String::from_utf8_lossy(&console);
+        let skipped = console.lines().count().saturating_sub(15);
+        let console: Vec<&str> = console.lines().skip(skipped).collect();
+        let inside =
+            self.sh("uptime; timeout 10 systemctl is-system-running; timeout 10 systemctl list-jobs --no-pager");
+        format!("{}: {inside}\nend of its console:\n{}", self.name, console.join("\n"))
     }
 
     /// Waits until the boot with that ID is over: the node has another boot ID, or does not answer. Requires several
@@ -424,18 +442,14 @@ impl Project {
     }
 
     /// Starts an apply that the test interrupts or kills; its output is discarded.
-    pub fn begin(&self) -> Child {
-        self.begin_with(Stdio::null)
+    pub fn begin(&self) -> RunningForge {
+        let mut command = self.command(["apply", "inventory.yaml", "--yes"]);
+        RunningForge::start(command.stdout(Stdio::null()).stderr(Stdio::null()))
     }
 
     /// Like [`Project::begin`], for a test that reads its output.
-    pub fn begin_heard(&self) -> Child {
-        self.begin_with(Stdio::piped)
-    }
-
-    fn begin_with(&self, output: fn() -> Stdio) -> Child {
-        let mut command = self.command(["apply", "inventory.yaml", "--yes"]);
-        command.stdin(Stdio::null()).stdout(output()).stderr(output()).spawn().expect("forge starts")
+    pub fn begin_heard(&self) -> RunningForge {
+        RunningForge::start_heard(&mut self.command(["apply", "inventory.yaml", "--yes"]))
     }
 
     /// Clears the environment. `HOME` keeps forge away from the developer's files; ssh itself takes the home directory
@@ -445,4 +459,54 @@ impl Project {
         command.current_dir(self.dir.path()).env_clear().env("PATH", path).env("LANG", "C.UTF-8");
         command.env("HOME", self.path("home")).env("FORGE_STATE", self.path("state"))
     }
+}
+
+/// Waits for entries in the journals of runs that begin after the watch: what forge is doing at this moment.
+pub struct JournalWatch {
+    state: PathBuf,
+    earlier: Vec<PathBuf>,
+}
+
+impl JournalWatch {
+    /// Starts to watch the runs whose journals are below a state folder.
+    pub fn new(state: PathBuf) -> JournalWatch {
+        let earlier = find_journals(&state);
+        JournalWatch { state, earlier }
+    }
+
+    /// Waits until an entry contains all `parts`.
+    pub fn until(&self, parts: &[&str]) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !self.has_entry(parts) {
+            assert!(Instant::now() < end, "not in the journal within 60 s: {parts:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Returns the last lines of the journals, for a test that waited in vain.
+    pub fn last_lines(&self, count: usize) -> String {
+        let text = self.read();
+        let skipped = text.lines().count().saturating_sub(count);
+        text.lines().skip(skipped).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Returns the size of the journals: it grows with each event of a run.
+    pub fn written_bytes(&self) -> usize {
+        self.read().len()
+    }
+
+    fn has_entry(&self, parts: &[&str]) -> bool {
+        self.read().lines().any(|line| parts.iter().all(|part| line.contains(part)))
+    }
+
+    fn read(&self) -> String {
+        let journals = find_journals(&self.state).into_iter().filter(|path| !self.earlier.contains(path));
+        journals.filter_map(|path| std::fs::read_to_string(path).ok()).collect()
+    }
+}
+
+fn find_journals(state: &Path) -> Vec<PathBuf> {
+    let list = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let runs = list(state.to_owned()).flat_map(|cluster| list(cluster.join("runs")));
+    runs.map(|run| run.join("journal.ndjson")).filter(|path| path.exists()).collect()
 }

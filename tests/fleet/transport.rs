@@ -161,6 +161,7 @@ async fn connection_failures_have_distinct_error_kinds() {
     let error = output(&target(&nodes[0], "plain", &folder), "true").await.unwrap_err();
     assert_eq!(error.kind, TransportErrorKind::Shell, "{error:?}");
     assert_eq!(error.message, "no shell started for `plain`");
+    assert!(!error.sent_anything, "nothing read the script");
     assert_eq!(error.said.unwrap().raw(), "This account is currently not available.");
 
     nodes[0].link(false);
@@ -360,16 +361,23 @@ async fn concurrent_scripts_share_at_most_four_channels() {
 /// OpenSSH names the process of a connection `sshd`, since 9.8 `sshd-session`.
 const CUT: &str = "pkill -KILL -f '^sshd(-session)?: (root|admin)' ; true";
 
+/// Cuts all connections of a node when this file exists there. Other futures of the task go on between the looks.
+async fn cut_at(node: &Node, path: &str) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !node.exists(path) {
+        assert!(Instant::now() < end, "{path} does not exist after 60 s");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    node.must(CUT);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn dropped_connection_is_not_reported_as_script_failure() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     let session = connect(&target(&nodes[0], "root", &folder)).await.unwrap();
-    let slow = run(&session, "echo started; sleep 20; echo ended");
-    let cut = async {
-        tokio::time::sleep(Duration::from_millis(800)).await;
-        nodes[0].must(CUT);
-    };
+    let slow = run(&session, "touch /tmp/begun; sleep 20; echo ended");
+    let cut = cut_at(&nodes[0], "/tmp/begun");
     let (result, ()) = tokio::join!(slow, cut);
     let error = result.unwrap_err();
     assert_eq!(
@@ -402,7 +410,7 @@ async fn observation_survives_a_dropped_connection() {
     let reader = HostReader::new(connect(&target(&nodes[0], "root", &folder)).await.unwrap());
     let probe = forge::probe::Probe::Check {
         id: "slow".into(),
-        script: "sleep 2; echo seen".into(),
+        script: "touch /tmp/begun; sleep 2; echo seen".into(),
         user: None,
         cwd: None,
         env: Vec::new(),
@@ -410,10 +418,7 @@ async fn observation_survives_a_dropped_connection() {
     };
     let asked =
         forge::probe::compile_probes(&[probe.clone()].into(), &[], forge::transport::random_token().unwrap(), None);
-    let cut = async {
-        tokio::time::sleep(Duration::from_millis(1000)).await;
-        nodes[0].must(CUT);
-    };
+    let cut = cut_at(&nodes[0], "/tmp/begun");
     let secrets = SecretStore::default();
     let (seen, ()) = tokio::join!(reader.observe_host(&asked, &secrets), cut);
     assert!(seen.unwrap().get(&probe).is_ok());
@@ -470,9 +475,8 @@ async fn killed_controller_releases_the_lock() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    tokio::time::sleep(Duration::from_millis(1000)).await;
     // The lock is free, but its script is still running: no other run may write yet.
-    assert_eq!(nodes[0].sh("flock -n /run/lock/forge true").code, 0);
+    nodes[0].until("flock -n /run/lock/forge true", 20);
     match reader.acquire_lock(&owner("other"), None).await {
         Err(LockError::Acting { owner }) => assert!(owner.raw().starts_with("run: killed\n"), "{owner:?}"),
         other => panic!("{:?}", other.err()),
@@ -501,8 +505,11 @@ async fn lock_on_a_dead_connection_is_reacquired() {
     local("pkill", &["-KILL", "-f", &format!("ssh -M -N -f -S {}", target.control_dir)]);
     let other = HostReader::new(connect(&target).await.unwrap());
     assert!(matches!(other.acquire_lock(&owner("r2"), None).await, Err(LockError::Held { .. })));
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    assert!(writer.is_lock_lost());
+    let end = Instant::now() + Duration::from_secs(20);
+    while !writer.is_lock_lost() {
+        assert!(Instant::now() < end, "the lost connection was not noticed within 20 s");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     writer.reacquire_lock(None).await.unwrap();
     writer.run_acting_script(&code("true"), &SecretStore::default(), None).await.unwrap();
     assert!(matches!(other.acquire_lock(&owner("r2"), None).await, Err(LockError::Held { .. })));
@@ -526,17 +533,17 @@ async fn long_step_survives_a_dropped_connection() {
     let secrets = SecretStore::default();
     let reader = HostReader::new(connect(&target).await.unwrap());
     let mut writer = reader.acquire_lock(&owner("r1"), None).await.unwrap();
-    let step = long("i=0; while [ $i -lt 30 ]; do i=$((i+1)); echo line $i; sleep 0.1; done; exit 9", "count");
+    let step = long(
+        "i=0; while [ $i -lt 30 ]; do i=$((i+1)); echo line $i; [ $i != 9 ] || touch /tmp/begun; sleep 0.1; done; exit 9",
+        "count",
+    );
     assert_eq!(writer.start_long_step(&step, &secrets).await.unwrap(), LongStepStart::New);
     assert_eq!(nodes[0].must(&format!("systemctl is-active {}.service", step.unit)), "active");
     assert_eq!(nodes[0].must("stat -c %a /run/forge /var/lib/forge/log"), "700\n700");
 
     let mut heard = Vec::new();
     let mut sink = |_: u64, bytes: &[u8]| heard.extend_from_slice(bytes);
-    let cut = async {
-        tokio::time::sleep(Duration::from_millis(1000)).await;
-        nodes[0].must(CUT);
-    };
+    let cut = cut_at(&nodes[0], "/tmp/begun");
     let (end, ()) = tokio::join!(writer.follow_long_step(&step.unit, 0, &secrets, &mut sink), cut);
     assert_eq!(end.unwrap().status, 9);
     let expected: String = (1..=30).map(|i| format!("line {i}\n")).collect();

@@ -195,3 +195,65 @@ fn changed_and_removed_table_is_loaded_as_before() {
     assert_eq!(state(), second);
     assert_eq!(node.must("ls /var/lib/forge/undo | wc -l"), "3", "the declared number of runs");
 }
+
+/// A file system that the administrator declared in fstab, and forge only mounted: its undo keeps the entry.
+#[test]
+fn undo_of_a_mount_keeps_an_entry_that_was_there_before() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    node.must("mkdir /srv/data; echo 'tmpfs /srv/data tmpfs size=1m,noauto 0 0' >>/etc/fstab");
+    let before = node.must("cat /etc/fstab");
+    let recipe = "recipe: data\nsummary: A mount\nsteps:\n  - name: mount\n    \
+        mount: { path: /srv/data, source: tmpfs, fstype: tmpfs, options: [size=1m, noauto] }\n";
+    let project = Project::new(&nodes).recipe("data", recipe).inventory("apply: [{ recipe: data, on: all }]\n");
+    let out = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert_eq!((out.code, node.must("findmnt -no FSTYPE /srv/data").as_str()), (0, "tmpfs"), "{out}");
+    assert_eq!(node.must("cat /etc/fstab"), before);
+    let out = project.forge(["undo", "last", "--yes"]);
+    assert_eq!((out.code, node.must("cat /etc/fstab; findmnt /srv/data || true")), (0, before), "{out}");
+}
+
+/// Each undo takes back one run more, as the hosts say; a change by hand in between is found.
+#[test]
+fn runs_are_undone_one_after_another() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    node.must(BEFORE);
+    let text = |text: &str| RECIPE.replace("default: after", &format!("default: {text}"));
+    let mut project = Project::new(&nodes).inventory("apply: [{ recipe: shop, on: all }]\n");
+    let before = state(node);
+    let mut states = vec![before];
+    let mut runs = Vec::new();
+    for (version, own) in [("1.0-1", "one"), ("2.0-1", "two"), ("1.0-1", "three")] {
+        let recipe = text(own).replace("version: 2.0-1", &format!("version: {version}"));
+        project = project.recipe("shop", &recipe);
+        let applied = project.forge(["apply", "inventory.yaml", "--yes"]);
+        assert_eq!(applied.code, 0, "{applied}");
+        states.push(state(node));
+        runs.push(newest_run(&project));
+    }
+    let undo = |run: &str| project.forge(["undo", run, "-i", "inventory.yaml", "--yes"]);
+    let early = undo(&runs[1]);
+    let why = format!("run {} changed it again: undo that run first", runs[2]);
+    assert!(early.code == 3 && early.stderr.contains(&why), "{early}");
+    for at in [2, 1] {
+        let undone = undo(&runs[at]);
+        assert_eq!(undone.code, 0, "{undone}");
+        assert_eq!(state(node), states[at], "{undone}");
+    }
+    node.must("printf 'by hand\\n' >/etc/shop/new.conf");
+    let refused = undo(&runs[0]);
+    let why = "shop/new file: `/etc/shop/new.conf` was changed after the run";
+    assert!(refused.code == 3 && refused.stderr.contains(why), "{refused}");
+    let undone = project.forge(["undo", &runs[0], "-i", "inventory.yaml", "--yes", "--overwrite"]);
+    assert_eq!(undone.code, 0, "{undone}");
+    // The package matched in the first run: it has a record, and no change.
+    assert_eq!((state(node), records(node).as_str()), (states[0].clone(), "fleet@shop%2Fpackage.json"), "{undone}");
+}
+
+/// Returns the ID of the newest run that changed something.
+fn newest_run(project: &Project) -> String {
+    let out = project.forge(["runs", "--format", "json"]);
+    let runs: serde_json::Value = serde_json::from_str(&out.stdout).expect("JSON");
+    runs["runs"][0]["run"]["info"]["run"].as_str().expect("a run").to_owned()
+}

@@ -42,6 +42,8 @@ fn json_documents_of_every_verb_match_their_schema() {
         "recipes/fetched.yaml",
         "recipe: fetched\nsteps: [{ name: x, artifact: { path: /opt/x, file: ../files/x } }]\n",
     );
+    // Without changes, the machine makes no view: a user could not make one.
+    lab.file("local.yaml", "cluster: lab\nconnect: { transport: local }\nhosts: [a]\napply: []\n");
     let mut seen = BTreeSet::new();
     for arguments in [
         vec!["init", "--into", "new.yaml", "a"],
@@ -49,6 +51,7 @@ fn json_documents_of_every_verb_match_their_schema() {
         vec!["validate", "bad.yaml"],
         vec!["plan", "bad.yaml"],
         vec!["doctor"],
+        vec!["rehearse", "local.yaml", "--on", "a"],
         vec!["plan"],
         vec!["plan", "--images"],
         vec!["apply", "--yes"],

@@ -108,6 +108,35 @@ impl Lab {
         self.command().args(arguments).output().unwrap()
     }
 
+    /// Starts forge with `-q` in the background.
+    pub fn start(&self, arguments: &[&str]) -> StartedForge {
+        let mut command = self.command();
+        command.arg("-q").args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        StartedForge(command.spawn().unwrap())
+    }
+
+    /// Returns the ids of the processes of this folder's forge whose arguments contain `part`.
+    pub fn list_processes(&self, part: &str) -> Vec<u32> {
+        let listed = Command::new("ps").args(["-eo", "pid,args"]).output().unwrap();
+        let program = self.binary();
+        let own = |line: &&str| line.split_whitespace().nth(1) == Some(&program) && line.contains(part);
+        text(&listed.stdout)
+            .lines()
+            .filter(own)
+            .map(|line| line.split_whitespace().next().unwrap().parse().unwrap())
+            .collect()
+    }
+
+    /// Kills a process that this folder's forge started.
+    pub fn kill(&self, process: u32) {
+        Command::new("kill").args(["-9", &process.to_string()]).status().unwrap();
+    }
+
+    /// Interrupts a process, as Ctrl-C does.
+    pub fn interrupt(&self, process: u32) {
+        assert!(Command::new("kill").args(["-INT", &process.to_string()]).status().unwrap().success());
+    }
+
     /// Runs forge with `-q`. Returns exit code, stdout and stderr.
     pub fn forge(&self, arguments: &[&str]) -> String {
         let output = self.run(&[&["-q"], arguments].concat());
@@ -186,6 +215,22 @@ impl Lab {
             assert!(turn < 50, "{left:?}");
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
+    }
+}
+
+/// forge in the background.
+pub struct StartedForge(std::process::Child);
+
+impl StartedForge {
+    pub fn process_id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Waits for its end. Returns exit code, stdout and stderr.
+    pub fn finish(self) -> String {
+        let output = self.0.wait_with_output().unwrap();
+        let exit = output.status.code().map_or("signal".to_owned(), |code| code.to_string());
+        format!("exit {exit}\n{}{}", text(&output.stdout), text(&output.stderr))
     }
 }
 

@@ -33,11 +33,26 @@ pub struct ExpandedStep {
     /// Digest of the resource's declaration as an input of services, computed on first use. A resource with a secret
     /// has none, because its digest depends on the host.
     pub(crate) input_digest: OnceLock<String>,
+    /// What the resource claims, computed on first use: hosts that share the step share it.
+    claim_keys: OnceLock<Box<[ClaimKey]>>,
 }
+
+/// Kind and name of what a resource claims, as a whole or in part.
+pub(in crate::config) type ClaimKey = (&'static str, String);
 
 impl ExpandedStep {
     pub(super) fn new(id: StepId, state: ExpansionState, reads: BTreeSet<String>, absent: bool) -> Self {
-        Self { id, state, reads, absent, input_digest: OnceLock::new() }
+        Self { id, state, reads, absent, input_digest: OnceLock::new(), claim_keys: OnceLock::new() }
+    }
+
+    /// Returns what the resource claims; nothing if it is not known.
+    pub(in crate::config) fn claim_keys(&self) -> &[ClaimKey] {
+        self.claim_keys.get_or_init(|| match &self.state {
+            ExpansionState::Resource(resource) => {
+                resource.exclusive_claims().into_iter().chain(resource.shared_claims()).collect()
+            }
+            _ => Box::default(),
+        })
     }
 }
 

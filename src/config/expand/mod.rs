@@ -22,6 +22,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
 use template_reads::{StepTemplateCache, StepTemplateInfo};
 
+pub(in crate::config) use expanded_step::ClaimKey;
 pub use expanded_step::{
     ConditionOutcome, DeferredStep, ExpandedStep, ExpansionInputs, ExpansionState, ExportedValues, SharedExpandedStep,
 };

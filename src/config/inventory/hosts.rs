@@ -164,7 +164,20 @@ fn expand_addresses(
         cx.push_diag(Diag::error(DiagCode::BadConnect, format!("`{bad}` is not a valid address")).with_span(span));
         return None;
     }
+    if let Some((host, port)) = found.iter().find_map(|address| split_port(address)) {
+        let diag = Diag::error(DiagCode::BadConnect, format!("address `{host}:{port}` contains a port"));
+        let hint = format!("write the port into `connect`: `{{ address: {host}, connect: {{ port: {port} }} }}`");
+        cx.push_diag(diag.with_span(span).hint(hint));
+        return None;
+    }
     Some(found)
+}
+
+/// Splits `10.0.0.1:22`. An IPv6 address has more than one colon.
+fn split_port(address: &str) -> Option<(&str, u16)> {
+    let (host, port) = address.split_once(':')?;
+    let port = port.parse().ok().filter(|_| !host.is_empty())?;
+    Some((host, port))
 }
 
 fn format_count(count: usize, one: &str, more: &str) -> String {

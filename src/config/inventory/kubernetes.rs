@@ -14,7 +14,7 @@ use indexmap::IndexMap;
 pub(in crate::config) const KEYS: [&str; 5] = ["kubeconfig", "context", "via", "namespace", "retry"];
 
 /// Seconds for which requests are retried by default.
-const DEFAULT_RETRY_S: u64 = 20;
+pub(super) const DEFAULT_RETRY_S: u64 = 20;
 /// Longer, and another run could take the cluster's lock, which expires after 30 seconds without renewal.
 const MAX_RETRY_S: u64 = 25;
 
@@ -78,7 +78,7 @@ fn read_remote_kubeconfig(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<U
     None
 }
 
-fn read_local_kubeconfig(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
+pub(super) fn read_local_kubeconfig(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
     let text = yaml_table::expect_text(node, "kubeconfig", &mut cx.diags)?;
     let home = text.strip_prefix("~/").map(|rest| (rest, (cx.options.env)("HOME").unwrap_or_default()));
     let problem = match &home {
@@ -96,7 +96,7 @@ fn read_local_kubeconfig(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Ut
     None
 }
 
-fn read_namespace(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
+pub(super) fn read_namespace(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
     let name = yaml_table::expect_text(node, "namespace", &mut cx.diags)?;
     if is_dns_label(&name) {
         return Some(name);
@@ -113,7 +113,7 @@ fn is_dns_label(name: &str) -> bool {
     (1..=63).contains(&name.len()) && name.chars().all(plain) && !edges
 }
 
-fn read_context(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
+pub(super) fn read_context(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
     let name = yaml_table::expect_text(node, "context", &mut cx.diags)?;
     if name.is_empty() {
         let diag = Diag::error(DiagCode::BadConnect, "`context` is empty").with_span(node.span);

@@ -4,6 +4,7 @@ mod apply;
 mod connect;
 mod connect_keys;
 mod drift;
+mod fabric;
 mod groups;
 mod hosts;
 mod kubernetes;
@@ -16,17 +17,21 @@ mod test_definition;
 pub(super) mod tests;
 mod undo;
 mod vars;
+mod worker_pods;
 
 pub(super) use apply::{ApplyEntry, RawApplyEntry};
 pub(super) use connect_keys::KEYS as CONNECT_KEYS;
 pub(super) mod notify;
 pub(super) use super::identifier::is_address;
 pub(super) use drift::{IGNORE_KEYS, KEYS as DRIFT_KEYS};
+pub(super) use fabric::{KEYS as FABRIC_KEYS, LEAF_KEYS, read_fabric};
 pub(super) use kubernetes::KEYS as KUBERNETES_KEYS;
 pub(super) use resolve::{HostVar, ResolvedInventory, resolve_inventory};
+pub(super) use rollout::report_unknown_sets as check_test_labels;
 pub(super) use rollout::{DRAIN_KEYS, KEYS as ROLLOUT_KEYS, NODE_KEYS, report_unknown_groups as check_rollout};
 pub(super) use undo::KEYS as UNDO_KEYS;
 pub(super) use vars::RawVars;
+pub(super) use worker_pods::{KEYS as WORKER_PODS_KEYS, VOLUME_KEYS as WORKER_VOLUME_KEYS};
 
 use super::identifier::is_label;
 use super::load_context::LoadContext;
@@ -34,14 +39,27 @@ use super::yaml_table::{self, YamlTable};
 use super::{DriftPolicy, RolloutPolicy, YamlKey, YamlNode};
 use crate::diag::{Diag, DiagCode, Span};
 use crate::model::UndoRetention;
-use crate::object::ClusterAccess;
+use crate::object::{ClusterAccess, WorkerPods};
 use connect::SpannedConnectSettings;
 use indexmap::IndexMap;
 use std::rc::Rc;
 
 /// Top-level keys of an inventory.
-pub(super) const KEYS: [&str; 11] =
-    ["cluster", "connect", "hosts", "groups", "recipes", "apply", "rollout", "drift", "undo", "kubernetes", "tests"];
+pub(super) const KEYS: [&str; 13] = [
+    "cluster",
+    "connect",
+    "hosts",
+    "groups",
+    "recipes",
+    "apply",
+    "rollout",
+    "drift",
+    "undo",
+    "kubernetes",
+    "worker_pods",
+    "fabric",
+    "tests",
+];
 
 /// A parsed inventory whose parts are checked one by one, but not yet against each other.
 #[derive(Default)]
@@ -57,6 +75,7 @@ pub(super) struct RawInventory {
     pub drift: Option<DriftPolicy>,
     pub undo: Option<UndoRetention>,
     pub kubernetes: Option<ClusterAccess>,
+    pub worker_pods: Option<WorkerPods>,
     /// Whether the inventory has a `kubernetes` key, valid or not.
     pub names_api: bool,
 }
@@ -81,11 +100,15 @@ pub(super) fn read_inventory(root: &YamlNode, cx: &mut LoadContext<'_>) -> RawIn
         drift: table.get("drift").and_then(|node| drift::read_drift_policy(node, cx)),
         undo: table.get("undo").and_then(|node| undo::read_undo_retention(node, cx)),
         kubernetes: None,
+        worker_pods: None,
         names_api: table.get("kubernetes").is_some(),
     };
     rollout::report_missing_cluster(inventory.rollout.as_ref(), table.get("kubernetes").is_some(), cx);
     inventory.kubernetes =
         table.get("kubernetes").and_then(|node| kubernetes::read_kubernetes_access(node, &inventory.hosts, cx));
+    let workers = table.get("worker_pods");
+    inventory.worker_pods =
+        workers.and_then(|node| worker_pods::read_worker_pods(node, inventory.kubernetes.as_ref(), cx));
     report_reserved_name(&inventory, table.find_key("kubernetes"), cx);
     if inventory.hosts.is_empty() && !cx.diags.has_errors() {
         cx.push_diag(Diag::error(DiagCode::NoHosts, "the inventory has no hosts").with_span(to_start_span(root)));

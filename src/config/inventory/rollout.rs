@@ -7,12 +7,12 @@ use crate::config::rollout::{
     RolloutPolicy,
 };
 use crate::config::yaml_table::{self, YamlTable};
-use crate::config::{YamlNode, scalar};
+use crate::config::{TestSuite, YamlData, YamlNode, scalar};
 use crate::diag::{Diag, DiagCode, Span};
-use crate::object::DrainAllowedLosses;
+use crate::object::{DrainAllowedLosses, is_label_name};
 
 /// Keys of `rollout`.
-pub(in crate::config) const KEYS: [&str; 10] = [
+pub(in crate::config) const KEYS: [&str; 11] = [
     "canary",
     "max_unavailable",
     "max_failed",
@@ -20,6 +20,7 @@ pub(in crate::config) const KEYS: [&str; 10] = [
     "quorum",
     "reboot",
     "reboot_timeout",
+    "reboot_guard",
     "hours",
     "busy",
     "drain",
@@ -29,8 +30,16 @@ pub(in crate::config) const KEYS: [&str; 10] = [
 pub(in crate::config) const DRAIN_KEYS: [&str; 2] = ["slurm", "kubernetes"];
 
 /// Keys of `drain.kubernetes`.
-pub(in crate::config) const NODE_KEYS: [&str; 7] =
-    ["group", "timeout", "grace", "delete_emptydir_data", "delete_unmanaged", "returns", "returns_within"];
+pub(in crate::config) const NODE_KEYS: [&str; 8] = [
+    "group",
+    "timeout",
+    "grace",
+    "delete_emptydir_data",
+    "delete_unmanaged",
+    "returns",
+    "returns_within",
+    "test_labels",
+];
 
 /// A group name and its location.
 type SpannedGroupName = (String, Span);
@@ -47,14 +56,17 @@ pub(super) fn read_rollout(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<
         }
     }
     let (slurm, kubernetes) = table.get("drain").and_then(|node| read_drain(node, cx)).unwrap_or_default();
+    let reboot_timeout_s = table.get_limit("reboot_timeout", &mut cx.diags).unwrap_or(plain.reboot_timeout_s);
+    let reboot_guard_s = read_reboot_guard(&table, reboot_timeout_s, cx).unwrap_or(plain.reboot_guard_s);
     Some(RolloutPolicy {
         canary,
         max_failed,
         max_unavailable: max_unavailable.unwrap_or(plain.max_unavailable),
         max_restarting,
-        quorum: read_quorum_groups(&table, cx),
+        quorum: read_spanned_names(&table, "quorum", cx),
         reboot: table.get("reboot").and_then(|node| read_reboot_policy(node, cx)).unwrap_or_default(),
-        reboot_timeout_s: table.get_limit("reboot_timeout", &mut cx.diags).unwrap_or(plain.reboot_timeout_s),
+        reboot_timeout_s,
+        reboot_guard_s,
         hours: table.get("hours").and_then(|node| read_hours(node, cx)),
         busy_wait_s: table.get("busy").and_then(|node| read_busy_wait(node, cx)),
         slurm,
@@ -63,18 +75,31 @@ pub(super) fn read_rollout(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<
     })
 }
 
+/// Reads `reboot_guard`: a duration, or `off`. A host that takes a boot back has to return within the timeout too.
+fn read_reboot_guard(table: &YamlTable<'_>, timeout_s: u64, cx: &mut LoadContext<'_>) -> Option<Option<u64>> {
+    let node = table.get("reboot_guard")?;
+    if matches!(&node.data, YamlData::Scalar { text, .. } if text == "off") {
+        return Some(None);
+    }
+    let seconds = table.get_limit("reboot_guard", &mut cx.diags)?;
+    if seconds >= timeout_s {
+        let message = "`reboot_guard` is not shorter than `reboot_timeout`: forge would give the host up before";
+        let hint = "the timeout must also leave time for the second boot";
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span).hint(hint));
+    }
+    Some(Some(seconds))
+}
+
 fn build_zero_limit_diag(key: &str, span: Span) -> Diag {
     Diag::error(DiagCode::BadValue, format!("`{key}` is 0: no host could ever change"))
         .with_span(span)
         .hint("set it to at least 1")
 }
 
-fn read_quorum_groups(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Vec<(String, Span)> {
-    let items = table.get_items("quorum", &mut cx.diags);
-    items
-        .into_iter()
-        .filter_map(|node| Some((yaml_table::expect_text(node, "quorum", &mut cx.diags)?, node.span)))
-        .collect()
+/// Reads a list of names, each with its place.
+fn read_spanned_names(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Vec<(String, Span)> {
+    let items = table.get_items(key, &mut cx.diags);
+    items.into_iter().filter_map(|node| Some((yaml_table::expect_text(node, key, &mut cx.diags)?, node.span))).collect()
 }
 
 fn read_reboot_policy(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RebootPolicy> {
@@ -128,6 +153,7 @@ fn read_node_drain(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NodeDrai
         grace_s: None,
         manner: DrainAllowedLosses::default(),
         returns: None,
+        test_labels: Vec::new(),
     };
     if !matches!(node.data, crate::config::YamlData::Map(_)) {
         return Some(plain((yaml_table::expect_text(node, "kubernetes", &mut cx.diags)?, node.span)));
@@ -140,7 +166,8 @@ fn read_node_drain(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NodeDrai
     let timeout_s = table.get_limit("timeout", &mut cx.diags).unwrap_or(DRAIN_LIMIT_S);
     let grace_s = table.get_duration("grace", &mut cx.diags);
     let returns = read_returns(&table, cx);
-    Some(NodeDrain { timeout_s, grace_s, manner, returns, ..plain(group?) })
+    let test_labels = read_spanned_names(&table, "test_labels", cx);
+    Some(NodeDrain { timeout_s, grace_s, manner, returns, test_labels, ..plain(group?) })
 }
 
 /// Parses the resources that a node must offer before it is uncordoned: a count of each, or its full capacity.
@@ -194,6 +221,21 @@ pub(in crate::config) fn report_unknown_groups<'g>(
         if !groups.clone().any(|group| group == name) {
             let diag = Diag::error(DiagCode::BadValue, format!("group `{name}` not found")).with_span(*span);
             cx.push_diag(diag.suggest_name(name, groups.clone().map(String::as_str)));
+        }
+    }
+}
+
+/// Reports sets in `test_labels` that `tests:` does not declare, or whose names cannot be a part of a label.
+pub(in crate::config) fn report_unknown_sets(rollout: &RolloutPolicy, tests: &TestSuite, cx: &mut LoadContext<'_>) {
+    for (set, span) in rollout.kubernetes.iter().flat_map(|nodes| &nodes.test_labels) {
+        if !tests.sets.contains_key(set) {
+            let diag = Diag::error(DiagCode::BadValue, format!("set `{set}` not found in `tests`")).with_span(*span);
+            let diag = diag.hint("declare the set: also a built-in set needs its entries in the inventory");
+            cx.push_diag(diag.suggest_name(set, tests.sets.keys().map(String::as_str)));
+        } else if !is_label_name(set) {
+            let message = format!("the name of set `{set}` cannot be a part of a label");
+            let diag = Diag::error(DiagCode::BadValue, message).with_span(*span);
+            cx.push_diag(diag.hint("use letters, digits and `-`, at most 58 characters"));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::selector::SelectorUniverse;
 use super::test_definition::{locate_builtin, read_definition, scalar_text};
-use crate::acceptance::{BASELINE_DROP, FloorScope, RequiredTransport, check_floor, parse_floors};
+use crate::acceptance::{BASELINE_DROP, FabricLayout, FloorScope, RequiredTransport, check_floor, parse_floors};
 use crate::config::builtin_data::{builtin_tables, find_builtin_test};
 use crate::config::load_context::LoadContext;
 use crate::config::test_suite::{
@@ -37,16 +37,22 @@ pub(in crate::config) const ENTRY_KEYS: [&str; 17] = [
 ];
 const LIMIT_KEYS: [&str; 5] = ["least", "most", "share", "floor", "peers"];
 
+/// What entries of a set refer to.
+pub(in crate::config) struct TestScope<'s> {
+    pub universe: &'s SelectorUniverse<'s>,
+    pub hosts: &'s [HostName],
+    pub fabric: &'s FabricLayout,
+}
+
 /// Reads the declared sets, and the built-in sets that the inventory does not declare.
 pub(in crate::config) fn read_test_suite(
     declared: Option<&YamlNode>,
-    universe: &SelectorUniverse<'_>,
-    hosts: &[HostName],
+    scope: &TestScope<'_>,
     cx: &mut LoadContext<'_>,
 ) -> TestSuite {
     let mut suite = TestSuite::default();
     for (name, node) in yaml_table::expect_entries(declared, "tests", &mut cx.diags) {
-        let entries = read_set(name, node, universe, hosts, cx);
+        let entries = read_set(name, node, scope, cx);
         suite.sets.insert(name.text.clone(), entries);
     }
     suite
@@ -55,49 +61,37 @@ pub(in crate::config) fn read_test_suite(
 /// Returns a built-in set; `None` if there is none of that name.
 pub(in crate::config) fn read_builtin_set(
     name: &str,
-    universe: &SelectorUniverse<'_>,
-    hosts: &[HostName],
+    scope: &TestScope<'_>,
     cx: &mut LoadContext<'_>,
 ) -> Option<Vec<DeclaredTest>> {
     let text = find_builtin_test("sets")?;
     let (_, node) = cx.parse_yaml(&locate_builtin("sets"), text.to_owned())?;
     let entries = yaml_table::expect_entries(Some(&node), "tests", &mut cx.diags);
     let (key, node) = entries.iter().find(|(key, _)| key.text == name)?;
-    Some(read_set(key, node, universe, hosts, cx))
+    Some(read_set(key, node, scope, cx))
 }
 
-fn read_set(
-    name: &YamlKey,
-    node: &YamlNode,
-    universe: &SelectorUniverse<'_>,
-    hosts: &[HostName],
-    cx: &mut LoadContext<'_>,
-) -> Vec<DeclaredTest> {
+fn read_set(name: &YamlKey, node: &YamlNode, scope: &TestScope<'_>, cx: &mut LoadContext<'_>) -> Vec<DeclaredTest> {
     let items = yaml_table::expect_items(node, &name.text, &mut cx.diags);
-    items.into_iter().filter_map(|node| read_entry(node, universe, hosts, cx)).collect()
+    items.into_iter().filter_map(|node| read_entry(node, scope, cx)).collect()
 }
 
-fn read_entry(
-    node: &YamlNode,
-    universe: &SelectorUniverse<'_>,
-    hosts: &[HostName],
-    cx: &mut LoadContext<'_>,
-) -> Option<DeclaredTest> {
+fn read_entry(node: &YamlNode, scope: &TestScope<'_>, cx: &mut LoadContext<'_>) -> Option<DeclaredTest> {
     let table = YamlTable::open(node, "an entry of `tests`", &ENTRY_KEYS, &mut cx.diags)?;
     let test = table.require_value("test", &mut cx.diags)?;
     let name = yaml_table::expect_text(test, "test", &mut cx.diags)?;
     let definition = read_definition(&name, test.span, cx)?;
-    let selected = select_hosts(&table, universe, hosts, cx)?;
+    let selected = select_hosts(&table, scope, cx)?;
     let parameters = read_parameters(&table, &definition, cx);
     let expected = read_limit(&table, &definition, cx)?;
     let rails = table.get_items("rails", &mut cx.diags);
     Some(DeclaredTest {
+        pairs: read_pair_selection(&table, &selected, scope.fabric, cx),
         hosts: selected,
         parameters,
         rails: rails.into_iter().filter_map(|node| yaml_table::expect_text(node, "rails", &mut cx.diags)).collect(),
         expected,
         baseline_drop: read_optional_share(&table, "baseline", cx).unwrap_or(BASELINE_DROP),
-        pairs: read_pair_selection(&table, cx),
         at_once: table.get_int("at_once", 0, 100_000, &mut cx.diags).map_or(0, |count| count as usize),
         group_size: table.get_int("group_size", 2, 100_000, &mut cx.diags).map_or(0, |count| count as usize),
         required: read_required_transport(&table, &definition, cx),
@@ -107,16 +101,11 @@ fn read_entry(
     })
 }
 
-fn select_hosts(
-    table: &YamlTable<'_>,
-    universe: &SelectorUniverse<'_>,
-    hosts: &[HostName],
-    cx: &mut LoadContext<'_>,
-) -> Option<Vec<HostName>> {
+fn select_hosts(table: &YamlTable<'_>, scope: &TestScope<'_>, cx: &mut LoadContext<'_>) -> Option<Vec<HostName>> {
     let on = table.require_value("on", &mut cx.diags)?;
     let text = yaml_table::expect_text(on, "on", &mut cx.diags)?;
-    match universe.select(&text, Some(on.span)) {
-        Ok(found) => Some(found.into_iter().filter_map(|at| hosts.get(at).cloned()).collect()),
+    match scope.universe.select(&text, Some(on.span)) {
+        Ok(found) => Some(found.into_iter().filter_map(|at| scope.hosts.get(at).cloned()).collect()),
         Err(diag) => {
             cx.push_diag(*diag);
             None
@@ -155,18 +144,29 @@ fn read_parameters(
     parameters
 }
 
-fn read_pair_selection(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> PairSelection {
+fn read_pair_selection(
+    table: &YamlTable<'_>,
+    hosts: &[HostName],
+    fabric: &FabricLayout,
+    cx: &mut LoadContext<'_>,
+) -> PairSelection {
     let Some(node) = table.get("schedule") else { return PairSelection::Ring };
-    match yaml_table::expect_text(node, "schedule", &mut cx.diags).as_deref() {
-        Some("all") => PairSelection::All,
-        Some("ring") | None => PairSelection::Ring,
-        Some(other) => {
-            let message = format!("`schedule` must be `ring` or `all`, found `{}`", scalar::shorten_text(other));
-            let hint = "`ring` tests each host with two neighbours, `all` with each other host";
-            cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span).hint(hint));
-            PairSelection::Ring
-        }
+    let Some(text) = yaml_table::expect_text(node, "schedule", &mut cx.diags) else { return PairSelection::Ring };
+    let Some(pairs) = PairSelection::ALL.into_iter().find(|pairs| pairs.name() == text) else {
+        let known = PairSelection::ALL.map(|pairs| format!("`{}`", pairs.name())).join(", ");
+        let message = format!("`schedule` must be one of {known}, found `{}`", scalar::shorten_text(&text));
+        let hint = "`ring` tests each host with two neighbours, `all` with each other host, `leaf` within a leaf, \
+                    `across` with each other leaf";
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span).hint(hint));
+        return PairSelection::Ring;
+    };
+    let unplaced = hosts.iter().find(|host| pairs.needs_fabric() && !fabric.has_host(host));
+    if let Some(host) = unplaced {
+        let message = format!("`schedule: {}` needs the leaf of each host, and `{host}` is on none", pairs.name());
+        let diag = Diag::error(DiagCode::BadValue, message).with_span(node.span);
+        cx.push_diag(diag.hint("declare it: `fabric: { leaves: { leaf-01: { hosts: \"gpu-[01:32]\" } } }`"));
     }
+    pairs
 }
 
 /// Reads what a collective must use. Without `network: any`, a run over sockets fails.

@@ -7,8 +7,12 @@ use super::parts::{
     text_list_schema, text_schema, vars_schema, with_description,
 };
 use super::rollout::rollout_property;
+use super::worker_pods::worker_pods_schema;
+use crate::config::PairSelection;
 use crate::config::inventory::tests::ENTRY_KEYS as TEST_ENTRY_KEYS;
-use crate::config::inventory::{DRIFT_KEYS, KEYS as INVENTORY_KEYS, KUBERNETES_KEYS, ROLLOUT_KEYS, UNDO_KEYS};
+use crate::config::inventory::{
+    DRIFT_KEYS, FABRIC_KEYS, KEYS as INVENTORY_KEYS, KUBERNETES_KEYS, LEAF_KEYS, ROLLOUT_KEYS, UNDO_KEYS,
+};
 use crate::model::Value;
 use serde_json::json;
 
@@ -57,9 +61,43 @@ fn inventory_property(key: &str) -> Value {
             "The Kubernetes API of the hosts' cluster. forge ignores `KUBECONFIG` and the current context.",
             object_schema(&KUBERNETES_KEYS, kubernetes_property, &["kubeconfig", "context"]),
         ),
+        "worker_pods" => with_description("Where `--engine kubernetes` runs its workers.", worker_pods_schema()),
+        "fabric" => with_description(
+            "Which leaf switch each adapter is connected to.",
+            object_schema(&FABRIC_KEYS, fabric_property, &[]),
+        ),
         "tests" => with_description(
             "Sets of acceptance tests for `forge test`, by name. `quick`, `burn-in` and `full` replace the built-in ones.",
             map_schema(list_schema(object_schema(&TEST_ENTRY_KEYS, test_property, &["test", "on"]))),
+        ),
+        _ => json!({}),
+    }
+}
+
+fn fabric_property(key: &str) -> Value {
+    match key {
+        "leaves" => with_description(
+            "Leaf switches by name. A range expands in step with `rails`: `leaf-[01:08]` with `mlx5_[0:7]`.",
+            map_schema(object_schema(&LEAF_KEYS, leaf_property, &["hosts"])),
+        ),
+        "spines" => with_description(
+            "Spine switches: traffic to the hosts of a leaf passes them in turn. Leave it out if routes are not static.",
+            json!({ "anyOf": [text_schema(), text_list_schema()] }),
+        ),
+        "ibnetdiscover" => with_description(
+            "File with the output of `ibnetdiscover`, relative to the inventory, in place of `leaves`.",
+            text_schema(),
+        ),
+        _ => json!({}),
+    }
+}
+
+fn leaf_property(key: &str) -> Value {
+    match key {
+        "hosts" => with_description("Selector of the hosts that are connected to it.", text_schema()),
+        "rails" => with_description(
+            "Adapters of these hosts that are connected to it: `mlx5_0`. Default: all.",
+            json!({ "anyOf": [text_schema(), text_list_schema()] }),
         ),
         _ => json!({}),
     }
@@ -100,8 +138,9 @@ fn test_property(key: &str) -> Value {
             with_description("How far a value may be below that of the last accepted run. Default: 0.05.", share())
         }
         "schedule" => with_description(
-            "Pairs to test: `ring` (each host with two others, the default) or `all`.",
-            json!({ "enum": ["ring", "all"] }),
+            "Pairs to test: `ring` (each host with two others, the default), `all`, `leaf` (with two others of its leaf) or \
+             `across` (with one of every other leaf).",
+            json!({ "enum": PairSelection::ALL.map(PairSelection::name) }),
         ),
         "group_size" => with_description(
             "Hosts that run a test of scope `group` together. Default: all in one group.",

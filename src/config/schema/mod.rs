@@ -9,6 +9,7 @@ mod parts;
 mod recipe;
 mod rollout;
 mod step;
+mod worker_pods;
 
 pub use inventory::inventory_schema;
 pub use recipe::recipe_schema;

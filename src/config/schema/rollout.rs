@@ -24,6 +24,11 @@ pub(super) fn rollout_property(key: &str) -> Value {
         "reboot_timeout" => {
             with_description("Timeout for a host to return from a reboot. Default: 30m.", duration_schema())
         }
+        "reboot_guard" => with_description(
+            "Time after a boot at which the host takes back what the run changed and reboots, unless the boot brought it \
+             back. Default: 10m.",
+            json!({ "anyOf": [duration_schema(), { "const": "off" }] }),
+        ),
         "hours" => with_description(
             "Time of day at which windows may open, by the controller's clock: \"22:00-05:00\".",
             json!({ "type": "string", "pattern": "^[0-9]{2}:[0-9]{2} *- *[0-9]{2}:[0-9]{2}$" }),
@@ -62,6 +67,10 @@ fn node_drain_property(key: &str) -> Value {
         "returns" => with_description(
             "Amount of each resource that a node must offer before it is uncordoned: a number, or `capacity`.",
             map_schema(json!({ "type": ["integer", "string"] })),
+        ),
+        "test_labels" => with_description(
+            "Sets of acceptance tests: nodes whose hosts hold one have the label `forge/test-SET: passed`.",
+            text_list_schema(),
         ),
         "returns_within" => with_description("How long to wait for these resources. Default: 10m.", duration_schema()),
         _ => json!({}),

@@ -1,6 +1,6 @@
 //! forge's own filters, and the allowed names of filters, tests and functions.
 
-use super::node_filters::{find_host_nodes, is_in_network, select_labelled, select_offering};
+use super::node_filters::{find_host_nodes, is_in_network, normalize_network, select_labelled, select_offering};
 use super::repository_filter::is_for_system;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
@@ -64,6 +64,7 @@ const FORGE_FILTERS: &[&str] = &[
     "in_network",
     "labelled",
     "merge",
+    "network",
     "of_hosts",
     "offering",
     "quote",
@@ -162,6 +163,7 @@ pub(super) fn install_filters(env: &mut Environment<'static>) {
         ("version_compare", Value::from_function(compare_versions)),
         ("for_system", Value::from_function(is_for_system)),
         ("in_network", Value::from_function(is_in_network)),
+        ("network", Value::from_function(|text: &str| refuse_secrets(text).map(normalize_network))),
         ("labelled", Value::from_function(select_labelled)),
         ("of_hosts", Value::from_function(find_host_nodes)),
         (

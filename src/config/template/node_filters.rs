@@ -3,7 +3,7 @@
 use crate::object::{ClusterNode, find_host_node};
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Returns the `nodes` whose labels include `labels`.
 pub(super) fn select_labelled(nodes: &Value, labels: &Value) -> Result<Vec<Value>, Error> {
@@ -80,6 +80,34 @@ fn all_entries_hold(map: &Value, mut holds: impl FnMut(&Value, &Value) -> Result
     Ok(whole)
 }
 
+/// Returns an address or a network in the notation of ufw and the kernel: without bits beyond the prefix, and without a
+/// prefix that covers the whole address. Other text, such as a host name, stays as it is.
+pub(super) fn normalize_network(text: &str) -> String {
+    let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
+    let Ok(address) = address.parse::<IpAddr>() else { return text.to_owned() };
+    let (bits, width) = address_bits(address);
+    let Some(length) = length.map_or(Some(width), |length| parse_prefix(length, address)).filter(|own| *own <= width)
+    else {
+        return text.to_owned();
+    };
+    // An unchecked shift by the whole width would overflow.
+    let kept = bits.checked_shr(width - length).unwrap_or(0).checked_shl(width - length).unwrap_or(0);
+    let base = match address {
+        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::from(u32::try_from(kept).unwrap_or_default())),
+        IpAddr::V6(_) => IpAddr::from(Ipv6Addr::from(kept)),
+    };
+    if length == width { base.to_string() } else { format!("{base}/{length}") }
+}
+
+/// Parses a prefix length, or a mask such as `255.255.255.0`.
+fn parse_prefix(text: &str, address: IpAddr) -> Option<u32> {
+    if let Ok(length) = text.parse::<u32>() {
+        return Some(length);
+    }
+    let mask = u32::from(text.parse::<Ipv4Addr>().ok().filter(|_| address.is_ipv4())?);
+    (mask.leading_ones() + mask.trailing_zeros() == 32).then(|| mask.leading_ones())
+}
+
 /// Returns whether an address, with or without a prefix length, is in a network. Text that is not an address is in no
 /// network.
 pub(super) fn is_in_network(address: &str, network: &str) -> Result<bool, Error> {
@@ -107,6 +135,27 @@ fn address_bits(address: IpAddr) -> (u128, u32) {
 mod tests {
     use super::super::build_tree;
     use super::*;
+
+    #[test]
+    fn networks_are_written_as_ufw_stores_them() {
+        for (written, stored) in [
+            ("10.0.14.0/24", "10.0.14.0/24"),
+            ("10.0.14.7/24", "10.0.14.0/24"),
+            ("10.0.14.0/255.255.255.0", "10.0.14.0/24"),
+            ("10.0.14.7/32", "10.0.14.7"),
+            ("10.0.14.7", "10.0.14.7"),
+            ("10.1.2.3/0", "0.0.0.0/0"),
+            ("FD00:14:0::/64", "fd00:14::/64"),
+            ("fd00:14::5/128", "fd00:14::5"),
+            ("fd00:14::5/64", "fd00:14::/64"),
+            ("::1/0", "::/0"),
+            ("10.0.14.0/33", "10.0.14.0/33"),
+            ("10.0.14.0/255.0.255.0", "10.0.14.0/255.0.255.0"),
+            ("node-1", "node-1"),
+        ] {
+            assert_eq!(normalize_network(written), stored, "{written}");
+        }
+    }
 
     #[test]
     fn address_matches_only_networks_of_its_family() {

@@ -109,6 +109,7 @@ fn run(saw: &Saw, time: &str) -> (DriftReport, DetectedDrift) {
         unknown: Vec::new(),
         resolved: Vec::new(),
         ignored: Vec::new(),
+        ignored_steps: Default::default(),
         no_history: None,
         notified: Vec::new(),
         outliers: None,
@@ -205,6 +206,16 @@ fn finding_after_a_later_apply_is_another_occurrence() {
     let spans: Vec<_> = all.resolved.iter().map(span).collect();
     assert_eq!(spans, [(T[1].into(), T[3].into(), 2), (T[0].into(), "2026-11-21T09:10:00Z".into(), 1)]);
     assert_eq!(all.open.iter().map(span).collect::<Vec<_>>(), [("2026-11-21T10:00:00Z".into(), String::new(), 3)]);
+}
+
+/// Times of findings are whole seconds: the finding of 09:00:00 appeared after the apply in that second.
+#[test]
+fn apply_in_the_second_of_its_finding_is_not_another_occurrence() {
+    let (applied, again) = ("2026-11-21T09:00:00.3Z", "2026-11-21T09:00:00.8Z");
+    let mut story = Story(Vec::new());
+    assert_eq!(told(&story.tell(&Saw::Applied(applied), T[0])), (Some((FindingNovelty::New, T[0], 1)), 0));
+    assert_eq!(told(&story.tell(&Saw::Applied(applied), T[1])), (Some((FindingNovelty::Same, T[0], 1)), 0));
+    assert_eq!(told(&story.tell(&Saw::Applied(again), T[2])), (Some((FindingNovelty::Again, T[2], 2)), 0));
 }
 
 /// Only a host's records show what is no longer declared.

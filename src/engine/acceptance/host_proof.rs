@@ -1,9 +1,10 @@
 //! Stores on hosts which tests they passed, and what these results rest on.
 
-use super::report::{AcceptanceReport, SkippedHost, TestReport, TestRow};
+use super::report::{SkippedHost, TestReport, TestRow};
 use super::test_host::TestHost;
 use crate::acceptance::{HostProofs, TestEnd, TestVerdict};
 use crate::config::Project;
+use crate::drift::holds_test_set;
 use crate::engine::host_session::{SHORT_SCRIPT_LIMIT, describe_transport_error, summarize_stderr};
 use crate::engine::run_options::RunOptions;
 use crate::model::{HostName, SecretStore, UntrustedText, proofs_file_name};
@@ -19,29 +20,46 @@ enum HostTestResult {
     Open,
 }
 
-/// Stores the results of a finished run on the hosts. Returns the hosts on which that failed.
+/// The outcome of storing a host's results.
+pub(super) struct StoredProofs {
+    pub host: HostName,
+    /// Whether the host has passed every test of the set, in this run or before, and nothing has moved since.
+    pub holds_set: bool,
+    /// Why its results could not be stored.
+    pub failed: Option<UntrustedText>,
+}
+
+impl StoredProofs {
+    /// Returns the host with the reason, if its results could not be stored.
+    pub fn into_failure(self) -> Option<SkippedHost> {
+        Some(SkippedHost { host: self.host, reason: self.failed?, unreachable: false })
+    }
+}
+
+/// Stores the results of a finished batch on the hosts. `set` has the names of the set and of the run.
 pub(super) async fn store_proofs(
     project: &Project,
     hosts: &[TestHost],
-    report: &AcceptanceReport,
+    set: (&str, &str),
+    results: &[TestReport],
     options: &RunOptions,
-) -> Vec<SkippedHost> {
+) -> Vec<StoredProofs> {
     let time = (options.clock)().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let writes = hosts.iter().map(|host| {
         let time = &time;
         async move {
-            let proofs = update_proofs(project, host, report, time)?;
-            let failed = write_proofs(host, &proofs).await.err()?;
-            Some(SkippedHost { host: host.name.clone(), reason: failed, unreachable: false })
+            let (proofs, is_changed) = update_proofs(project, host, set, results, time);
+            let failed = if is_changed { write_proofs(host, &proofs).await.err() } else { None };
+            let holds = holds_test_set(project, set.0, &host.name, &proofs, host.facts());
+            StoredProofs { host: host.name.clone(), holds_set: holds && failed.is_none(), failed }
         }
     });
-    let done: Vec<_> = futures_util::stream::iter(writes).buffered(options.parallel.max(1)).collect().await;
-    done.into_iter().flatten().collect()
+    futures_util::stream::iter(writes).buffered(options.parallel.max(1)).collect().await
 }
 
 async fn write_proofs(host: &TestHost, proofs: &HostProofs) -> Result<(), UntrustedText> {
     let script = build_kept_file_script(&proofs_file_name(proofs.cluster()), Some(proofs.to_json()));
-    let done = host.link.run_acting_script(script, SHORT_SCRIPT_LIMIT, &SecretStore::default()).await;
+    let done = host.link.run_acting_script(script, SHORT_SCRIPT_LIMIT.into(), &SecretStore::default()).await;
     let done = done.map_err(|error| describe_transport_error(&error))?;
     match done.finished.status {
         0 => Ok(()),
@@ -49,25 +67,31 @@ async fn write_proofs(host: &TestHost, proofs: &HostProofs) -> Result<(), Untrus
     }
 }
 
-/// Returns the proofs of a host with the results of a run; `None` if it has none.
-fn update_proofs(project: &Project, host: &TestHost, report: &AcceptanceReport, time: &str) -> Option<HostProofs> {
+/// Returns the proofs of a host with the results of a run, and whether that has any.
+fn update_proofs(
+    project: &Project,
+    host: &TestHost,
+    (set, run): (&str, &str),
+    results: &[TestReport],
+    time: &str,
+) -> (HostProofs, bool) {
     // Proofs that cannot be read prove nothing: they are replaced.
     let kept = host.proofs.as_ref().and_then(|text| HostProofs::parse(text.raw(), &project.cluster).ok());
     let mut proofs = kept.unwrap_or_else(|| HostProofs::new(&project.cluster));
-    let names = project.tests.list_proof_names(&report.set);
+    let names = project.tests.list_proof_names(set);
     let mut is_changed = false;
-    for (test, (name, declared)) in report.tests.iter().zip(names) {
+    for (test, (name, declared)) in results.iter().zip(names) {
         let why = match judge_host(test, &host.name) {
             HostTestResult::Passed => None,
             HostTestResult::Failed(why) => Some(why.into()),
             HostTestResult::Open => continue,
         };
-        let (run, time, declaration) = (report.run.clone(), time.to_owned(), declared.digest_declaration());
+        let (run, time, declaration) = (run.to_owned(), time.to_owned(), declared.digest_declaration());
         let basis = host.read_basis(&declared.definition.rests_on);
         proofs.tests.entry(name).or_default().add_result(TestEnd { run, time, declaration, basis, why });
         is_changed = true;
     }
-    is_changed.then_some(proofs)
+    (proofs, is_changed)
 }
 
 /// Judges a host by its measurements. One that failed because of another host, which was named, says nothing about it.

@@ -3,7 +3,7 @@
 use super::report::{FabricFault, MeasuredScope, TestReport, TestRow};
 use super::test_round::{TestRun, apply_peer_limit};
 use crate::acceptance::{
-    ExpectedValue, FabricModel, FabricPart, FaultIsolation, FinishedRun, GroupRun, MemberPair, RailFlow, RunSpeed,
+    ExpectedValue, FabricPart, FaultIsolation, FinishedRun, GroupRun, MemberPair, PlacedFabric, RailFlow, RunSpeed,
     TestVerdict,
 };
 use crate::model::HostName;
@@ -19,10 +19,11 @@ pub(super) async fn isolate_faults(
     report: &mut TestReport,
 ) {
     let failed = report.rows.iter().any(|row| matches!(row.verdict, TestVerdict::Fail { .. }));
-    let fabric = FabricModel::without_topology(run.hosts.len(), rails.len()).map(FabricModel::without_loopback);
-    let (true, Ok(fabric)) = (failed, fabric) else { return };
     let names: Vec<HostName> = run.hosts.iter().map(|host| host.name.clone()).collect();
-    let mut search = FaultIsolation::from_runs(&fabric, scheduled_runs(report, &names, rails), MORE_RUNS);
+    let placed = run.context.project.fabric.build_model(&names, rails);
+    let placed = placed.map_or_else(|| PlacedFabric::without_topology(names.len(), rails.len()), Ok);
+    let (true, Ok(fabric)) = (failed, placed) else { return };
+    let mut search = FaultIsolation::from_runs(&fabric.model, scheduled_runs(report, &names, rails), MORE_RUNS);
     while let Some(next) = search.next_run() {
         if run.is_stopped() {
             return;
@@ -127,22 +128,39 @@ fn host_of(part: FabricPart) -> Option<usize> {
     }
 }
 
-fn describe_part(fabric: &FabricModel, part: FabricPart, names: &[HostName], rails: &[Option<String>]) -> String {
+fn describe_part(fabric: &PlacedFabric, part: FabricPart, names: &[HostName], rails: &[Option<String>]) -> String {
     let host = |at: usize| names[at].as_str();
     let rail = |at: usize| rails[at].as_deref().unwrap_or("the network");
+    let leaf = |at: usize| fabric.leaves.get(at).map_or("", String::as_str);
     match part {
-        FabricPart::Host(at) if fabric.rail_count() == 1 => format!("host `{}`, its adapter or its cable", host(at)),
+        FabricPart::Host(at) if fabric.model.rail_count() == 1 => {
+            format!("host `{}`, its adapter or its cable", host(at))
+        }
         FabricPart::Host(at) => format!("host `{}`", host(at)),
         FabricPart::Adapter(at, of) | FabricPart::HostCable(at, of) => {
             format!("adapter `{}` of `{}`, or its cable", rail(of), host(at))
         }
-        FabricPart::Rail(at) => match rails[at].as_deref() {
-            Some(rail) => format!("the switch of rail `{rail}`"),
-            None => "the network between the hosts".to_owned(),
+        FabricPart::Rail(at) => describe_rail(fabric, at, rails),
+        FabricPart::Leaf(at) => format!("leaf `{}`", leaf(at)),
+        FabricPart::Spine(at) => match fabric.spines.get(at) {
+            Some(spine) => format!("spine `{spine}`"),
+            None => "the switches between the leaves".to_owned(),
         },
-        FabricPart::Leaf(leaf) => format!("leaf {leaf}"),
-        FabricPart::Spine(spine) => format!("spine {spine}"),
-        FabricPart::SwitchCable(leaf, spine) => format!("the cable between leaf {leaf} and spine {spine}"),
+        FabricPart::SwitchCable(at, spine) => match fabric.spines.get(spine) {
+            Some(spine) => format!("the cable between leaf `{}` and spine `{spine}`", leaf(at)),
+            None => format!("the cables between leaf `{}` and the other switches", leaf(at)),
+        },
+    }
+}
+
+/// A rail with one leaf is that leaf.
+fn describe_rail(fabric: &PlacedFabric, rail: usize, rails: &[Option<String>]) -> String {
+    let only = fabric.model.leaf_of_rail(rail).and_then(|leaf| fabric.leaves.get(leaf));
+    match (rails[rail].as_deref(), only) {
+        (_, Some(leaf)) => format!("leaf `{leaf}`"),
+        (Some(rail), None) if fabric.leaves.is_empty() => format!("the switch of rail `{rail}`"),
+        (Some(rail), None) => format!("all leaves of rail `{rail}`"),
+        (None, None) => "the network between the hosts".to_owned(),
     }
 }
 
@@ -161,6 +179,7 @@ fn describe_run(finished: &FinishedRun, names: &[HostName], rails: &[Option<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acceptance::FabricModel;
 
     #[test]
     fn host_is_in_one_pair_at_a_time() {

@@ -4,7 +4,7 @@ use super::test_host::TestHost;
 use super::test_scripts::{build_program_script, build_server_script, build_stop_script};
 use crate::acceptance::{
     CollectiveValue, ExpectedValue, TestVerdict, expect_share, judge_bandwidth, judge_collective, judge_dcgm,
-    judge_fio, judge_latency, judge_number, judge_nvbandwidth, judge_ucx, parse_size,
+    judge_fio, judge_latency, judge_number, judge_nvbandwidth, judge_sysbench, judge_ucx, parse_size,
 };
 use crate::config::{DeclaredLimit, DeclaredTest, Project, TestOutput, TestPrograms};
 use crate::engine::cancel::{CancelSignal, StopLevel};
@@ -199,6 +199,7 @@ impl MeasureContext<'_> {
                 verdict => verdict,
             },
             (TestOutput::Fio, _) => judge_fio(&stdout, &expected),
+            (TestOutput::Sysbench, _) => judge_sysbench(&stdout, &expected),
             (TestOutput::Nvbandwidth, _) => match self.test.parameters.get("testcase") {
                 Some(testcase) => judge_nvbandwidth(&stdout, testcase, &expected),
                 None => TestVerdict::not_measured("the test has no parameter `testcase`"),

@@ -3,6 +3,7 @@
 //! Architecture Invariants: a host is in one measurement at a time. Every program that is started on a host has a time
 //! limit there, so that nothing is left if forge or the connection is lost.
 
+mod acceptance_run;
 mod group_launch;
 mod history;
 mod host_proof;
@@ -11,11 +12,13 @@ mod measure;
 mod measure_group;
 mod report;
 mod round_progress;
+mod test_batch;
 mod test_host;
 mod test_round;
 mod test_run;
 mod test_scripts;
 
+pub use acceptance_run::{AcceptanceRequest, run_acceptance};
 pub use history::{find_baseline, read_acceptance, store_acceptance};
 pub use report::{AcceptanceReport, FabricFault, MeasuredScope, SkippedHost, TestReport, TestRow};
-pub use test_run::{AcceptanceRequest, run_acceptance};
+pub use test_batch::DrainBudget;

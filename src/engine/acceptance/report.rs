@@ -27,6 +27,12 @@ pub struct AcceptanceReport {
     /// Hosts on which the results could not be stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unstored: Vec<SkippedHost>,
+    /// Hosts whose nodes may have a wrong label.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mislabeled: Vec<SkippedHost>,
+    /// Drained hosts whose nodes may still be out of service.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_returned: Vec<SkippedHost>,
     /// The earlier run with which values were compared.
     pub against: Option<String>,
     /// Whether the user requested a stop.
@@ -118,9 +124,17 @@ impl AcceptanceReport {
             false => ExitCode::Unknown,
         });
         let empty = self.tests.iter().all(|test| test.rows.is_empty()).then_some(ExitCode::Unknown);
-        let unstored = (!self.unstored.is_empty()).then_some(ExitCode::Unexpected);
+        let unstored = (!self.unstored.is_empty() || !self.mislabeled.is_empty()).then_some(ExitCode::Unexpected);
+        let not_returned = (!self.not_returned.is_empty()).then_some(ExitCode::HostsFailed);
         let interrupted = self.interrupted.then_some(ExitCode::Interrupted);
-        ExitCode::pick_worst(rows.chain(skipped).chain(empty).chain(unstored).chain(interrupted))
+        ExitCode::pick_worst(rows.chain(skipped).chain(empty).chain(unstored).chain(not_returned).chain(interrupted))
+    }
+
+    /// Returns the tested hosts with which something is left to do, with the state of each.
+    pub fn list_unfinished_hosts(&self) -> impl Iterator<Item = (&'static str, &SkippedHost)> {
+        let unstored = self.unstored.iter().map(|host| ("results not stored", host));
+        let mislabeled = self.mislabeled.iter().map(|host| ("label of the node may be wrong", host));
+        unstored.chain(mislabeled).chain(self.not_returned.iter().map(|host| ("node not given back", host)))
     }
 
     /// Returns whether every measurement passed and every host was tested.
@@ -168,6 +182,8 @@ mod tests {
             tests: vec![test],
             skipped: Vec::new(),
             unstored: Vec::new(),
+            mislabeled: Vec::new(),
+            not_returned: Vec::new(),
             against: None,
             interrupted: false,
             took: Duration::ZERO,

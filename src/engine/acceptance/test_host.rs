@@ -5,7 +5,7 @@ use crate::config::Project;
 use crate::engine::host_session::{HostLockAttempt, HostSession, describe_transport_error};
 use crate::engine::run_options::{RunOptions, SessionRequest};
 use crate::engine::session_connector::OpenSession;
-use crate::engine::window::list_device_holders;
+use crate::engine::window::{TestWindow, join_reasons, list_device_holders, list_lasting_holders};
 use crate::facts::Facts;
 use crate::model::{HostName, UntrustedText, Value, proofs_file_name};
 use crate::probe::{Probe, ProbeReading};
@@ -36,6 +36,7 @@ pub(super) async fn open_test_host(
     options: &RunOptions,
     name: &HostName,
     basis: &BTreeSet<&'static str>,
+    service: TestService<'_, '_>,
 ) -> Result<TestHost, SkippedHost> {
     let skip = |reason: UntrustedText, unreachable| SkippedHost { host: name.clone(), reason, unreachable };
     if project.is_simulated(name) {
@@ -51,7 +52,7 @@ pub(super) async fn open_test_host(
         proofs: None,
         facts: Facts::default(),
     };
-    match host.prepare(project, options, basis).await {
+    match host.prepare(project, options, basis, service).await {
         Ok(()) => Ok(host),
         Err(reason) => {
             host.link.close().await;
@@ -76,6 +77,7 @@ impl TestHost {
         project: &Project,
         options: &RunOptions,
         basis: &BTreeSet<&'static str>,
+        service: TestService<'_, '_>,
     ) -> Result<(), UntrustedText> {
         let lock = self.link.take_lock(&options.build_lock_owner("test", project)).await;
         match lock.map_err(|error| describe_transport_error(&error))? {
@@ -85,16 +87,58 @@ impl TestHost {
             }
             HostLockAttempt::Busy(_) => return Err("a step of an earlier run is still active".into()),
         }
-        let facts = ["holders", "rdma"].into_iter().chain(basis.iter().copied());
+        let mut service = service;
+        if let Some(window) = service.window.as_deref_mut() {
+            self.take_out_of_service(project, window, service.drains).await?;
+        }
+        let checked = self.check_and_read(project, basis).await;
+        match (checked, service.window) {
+            (Err(why), Some(window)) => Err(self.give_back_unmeasured(window, why).await),
+            (checked, _) => checked,
+        }
+    }
+
+    /// Closes the window of a host that is not tested. Returns the reason, with that of a window that stays open.
+    async fn give_back_unmeasured(&self, window: &mut TestWindow<'_>, why: UntrustedText) -> UntrustedText {
+        match window.close(&*self.link, None).await {
+            Ok(()) => why,
+            Err(stuck) => join_reasons(&why, &stuck),
+        }
+    }
+
+    /// Drains the host's node, or takes over the window that an earlier run of tests left open.
+    async fn take_out_of_service(
+        &mut self,
+        project: &Project,
+        window: &mut TestWindow<'_>,
+        drains: bool,
+    ) -> Result<(), UntrustedText> {
+        let holders = Probe::Fact { name: "holders".to_owned() };
+        let observation = self.link.observe(&BTreeSet::from([holders, Probe::Records]), &project.secrets).await;
+        let observation = observation.map_err(|error| describe_transport_error(&error))?;
+        if let Ok(ProbeReading::Records(state)) = observation.get(&Probe::Records)
+            && let Some(mark) = state.window.as_ref().filter(|mark| drains || TestWindow::is_left_by_tests(mark))
+        {
+            window.adopt(mark)?;
+        }
+        if !drains {
+            return Ok(());
+        }
+        let in_use = if window.awaits_jobs() { Ok(()) } else { refuse_in_use(list_lasting_holders(&observation)) };
+        match in_use {
+            Ok(()) => window.open(&*self.link).await,
+            Err(why) => Err(self.give_back_unmeasured(window, why).await),
+        }
+    }
+
+    /// Checks that nothing uses the host's devices, and reads what results rest on.
+    async fn check_and_read(&mut self, project: &Project, basis: &BTreeSet<&'static str>) -> Result<(), UntrustedText> {
+        let facts = ["holders", "rdma", "boot"].into_iter().chain(basis.iter().copied());
         let mut probes: BTreeSet<Probe> = facts.map(|name| Probe::Fact { name: name.to_owned() }).collect();
         probes.insert(Probe::Records);
         let observation = self.link.observe(&probes, &project.secrets).await;
         let observation = observation.map_err(|error| describe_transport_error(&error))?;
-        let holders = list_device_holders(&observation);
-        let holders = holders.map_err(|why| format!("use of its devices could not be determined: {why}"))?;
-        if let Some(first) = holders.first() {
-            return Err(format!("in use: {}", first.raw()).into());
-        }
+        refuse_in_use(list_device_holders(&observation))?;
         if let Ok(ProbeReading::Records(state)) = observation.get(&Probe::Records) {
             self.proofs = state.records.get(&proofs_file_name(&project.cluster)).cloned();
         }
@@ -103,6 +147,33 @@ impl TestHost {
             self.adapters = read_adapters(devices);
         }
         Ok(())
+    }
+
+    /// Returns the facts that were read before the tests.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Returns the id of the host's boot.
+    pub fn boot_id(&self) -> Option<&str> {
+        self.facts.boot_id()
+    }
+}
+
+/// How a host is taken out of service and given back.
+pub(super) struct TestService<'s, 'r> {
+    /// The window of its node; `None` if the host is not declared to be one.
+    pub window: Option<&'s mut TestWindow<'r>>,
+    /// Whether the node is drained. If not, only a window that an earlier run left open is closed.
+    pub drains: bool,
+}
+
+/// Refuses a host whose devices processes hold.
+fn refuse_in_use(holders: Result<Vec<UntrustedText>, String>) -> Result<(), UntrustedText> {
+    let holders = holders.map_err(|why| format!("use of its devices could not be determined: {why}"))?;
+    match holders.first() {
+        Some(first) => Err(format!("in use: {}", first.raw()).into()),
+        None => Ok(()),
     }
 }
 

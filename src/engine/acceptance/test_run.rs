@@ -1,115 +1,47 @@
 //! Runs the tests of a set, one after the other.
 
-use super::host_proof::store_proofs;
 use super::isolate::isolate_faults;
 use super::measure::MeasureContext;
-use super::report::{ACCEPTANCE_VERSION, AcceptanceReport, MeasuredScope, SkippedHost, TestReport, TestRow};
+use super::report::{AcceptanceReport, MeasuredScope, TestReport, TestRow};
 use super::round_progress::RoundProgress;
-use super::test_host::{TestHost, open_test_host};
+use super::test_host::TestHost;
 use super::test_round::{TestRun, apply_peer_limit};
 use super::test_scripts::build_run_stop_script;
-use crate::acceptance::{
-    ExpectedValue, MemberPair, TestVerdict, compare_with_baseline, expect_peers, limit_rounds, schedule_groups,
-    schedule_ring, schedule_rounds,
-};
-use crate::config::{DeclaredLimit, DeclaredTest, PairSelection, Project, TestPrograms};
+use crate::acceptance::{ExpectedValue, MemberPair, TestVerdict, compare_with_baseline, expect_peers};
+use crate::config::{DeclaredLimit, DeclaredTest, PairSelection, PlannedRounds, Project, TestPrograms};
 use crate::engine::cancel::{CancelSignal, StopLevel};
-use crate::engine::event::{Event, EventSender};
+use crate::engine::event::EventSender;
 use crate::engine::run_options::RunOptions;
-use crate::model::{HostName, HostOutcome};
+use crate::model::HostName;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Interval at which programs are stopped again after a stop request: one may have been starting.
 const STOP_INTERVAL: Duration = Duration::from_millis(500);
 /// Timeout of stopping the programs of a host.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 
-/// What to test.
-pub struct AcceptanceRequest<'r> {
-    /// The name of the set.
-    pub set: &'r str,
-    /// The selected hosts.
-    pub hosts: &'r [HostName],
-    /// Hosts that must not be tested, with the reason.
-    pub skipped: Vec<SkippedHost>,
-    /// The earlier run to compare with.
-    pub baseline: Option<AcceptanceReport>,
+/// The hosts that are tested at the same time.
+pub(super) struct TestedBatch<'r> {
+    pub project: &'r Project,
+    pub tests: &'r [DeclaredTest],
+    pub hosts: &'r [TestHost],
+    /// The number of the batch, counted from 0.
+    pub number: usize,
 }
 
-/// Runs a set. A stop request ends the programs on the hosts, and the run; a second one does not wait for the hosts.
-pub async fn run_acceptance(
-    project: &Project,
-    request: AcceptanceRequest<'_>,
-    options: &RunOptions,
-    events: &EventSender,
-    cancel: &CancelSignal,
-) -> AcceptanceReport {
-    let began = Instant::now();
-    let tests = project.tests.sets.get(request.set).map(Vec::as_slice).unwrap_or_default();
-    let mut report = AcceptanceReport {
-        version: ACCEPTANCE_VERSION,
-        run: options.run.clone(),
-        cluster: project.cluster.clone(),
-        set: request.set.to_owned(),
-        tests: Vec::new(),
-        skipped: request.skipped,
-        unstored: Vec::new(),
-        against: request.baseline.as_ref().map(|baseline| baseline.run.clone()),
-        interrupted: false,
-        took: began.elapsed(),
-    };
-    let used: BTreeSet<&HostName> = tests.iter().flat_map(|test| &test.hosts).collect();
-    let is_wanted =
-        |host: &&HostName| used.contains(host) && !report.skipped.iter().any(|skipped| skipped.host == **host);
-    let wanted: Vec<&HostName> = request.hosts.iter().filter(is_wanted).collect();
-    // Sending fails only when the receiver is gone, shortly before the process ends.
-    let _ = events.send(Event::ExecStarted { hosts: wanted.len() });
-    let basis = tests.iter().flat_map(|test| test.definition.rests_on.fact_names()).collect();
-    let opening = wanted.iter().map(|host| open_test_host(project, options, host, &basis));
-    let opened: Vec<_> = futures_util::stream::iter(opening).buffered(options.parallel.max(1)).collect().await;
-    let mut hosts = Vec::new();
-    for result in opened {
-        match result {
-            Ok(host) => hosts.push(host),
-            Err(skipped) => report.skipped.push(skipped),
-        }
-    }
-    let compared = request.baseline.as_ref();
-    let work = run_tests(project, tests, &hosts, (options, compared), (events, cancel), &mut report.tests);
-    tokio::select! {
-        () = work => {}
-        never = stop_programs(project, &hosts, &options.run, cancel) => match never {},
-        () = cancel.wait_for_level(StopLevel::Detach) => {}
-    }
-    report.interrupted = cancel.level() > StopLevel::No;
-    if !report.interrupted {
-        report.unstored = store_proofs(project, &hosts, &report, options).await;
-    }
-    for host in hosts {
-        let (name, outcome) = (host.name.clone(), outcome_of(&report, &host.name));
-        // A host that does not answer would delay the exit. Its lock is released with the connection.
-        if cancel.level() < StopLevel::Detach {
-            host.link.close().await;
-        }
-        let _ = events.send(Event::HostFinished { host: name, outcome, reason: Default::default() });
-    }
-    report.took = began.elapsed();
-    report
-}
-
-async fn run_tests(
-    project: &Project,
-    tests: &[DeclaredTest],
-    hosts: &[TestHost],
+/// Runs the tests of a set on a batch, one after the other.
+pub(super) async fn run_tests(
+    batch: &TestedBatch<'_>,
     (options, baseline): (&RunOptions, Option<&AcceptanceReport>),
     (events, cancel): (&EventSender, &CancelSignal),
     reports: &mut Vec<TestReport>,
 ) {
-    let names: Vec<String> = (0..tests.len()).map(|at| format!("{}-{at}", options.run)).collect();
+    let TestedBatch { project, tests, hosts, number } = *batch;
+    let names: Vec<String> = (0..tests.len()).map(|at| format!("{}-{number}-{at}", options.run)).collect();
     let unplanned = RoundProgress::new(events, &[]);
     let build = |at: usize, progress| {
         let test = &tests[at];
@@ -125,19 +57,18 @@ async fn run_tests(
 }
 
 /// Waits for a stop request, and then stops the programs of the run until the caller ends this.
-async fn stop_programs(project: &Project, hosts: &[TestHost], run: &str, cancel: &CancelSignal) -> Infallible {
+pub(super) async fn stop_programs(
+    project: &Project,
+    hosts: &[TestHost],
+    run: &str,
+    cancel: &CancelSignal,
+) -> Infallible {
     cancel.wait_for_level(StopLevel::Finish).await;
     loop {
         let scripts = hosts.iter().map(|host| (host, build_run_stop_script(run)));
         join_all(scripts.map(|(host, stop)| host.link.run_script(stop, STOP_LIMIT, &project.secrets))).await;
         tokio::time::sleep(STOP_INTERVAL).await;
     }
-}
-
-/// A host failed if it was named; a bad pair alone does not say which of both is bad.
-fn outcome_of(report: &AcceptanceReport, host: &HostName) -> HostOutcome {
-    let named = report.tests.iter().flat_map(|test| &test.faults).any(|fault| fault.host.as_ref() == Some(host));
-    if named { HostOutcome::Failed } else { HostOutcome::Ok }
 }
 
 impl TestRun<'_> {
@@ -198,8 +129,15 @@ impl TestRun<'_> {
             _ if self.hosts.is_empty() => 0,
             TestPrograms::Host(_) => rails,
             _ if self.hosts.len() < 2 => 0,
-            TestPrograms::Pair { .. } => rails * self.list_pair_rounds().len(),
-            TestPrograms::Group(_) => self.list_group_rounds().len(),
+            TestPrograms::Pair { .. } => {
+                let rails = self.list_rails();
+                rails
+                    .iter()
+                    .filter_map(|rail| self.plan_pairs(rail.as_deref()).ok())
+                    .map(|plan| plan.rounds.len())
+                    .sum()
+            }
+            TestPrograms::Group(_) => self.plan_groups().map_or(0, |plan| plan.rounds.len()),
         }
     }
 
@@ -227,50 +165,68 @@ impl TestRun<'_> {
 
     async fn run_on_groups(&self, report: &mut TestReport) {
         if self.hosts.len() < 2 {
-            let why = "fewer than two hosts are left to test";
-            report.rows.push(self.build_row(&self.hosts, None, 0, TestVerdict::not_measured(why), Vec::new()));
-            return;
+            return self.note_unmeasured(&self.hosts, None, "fewer than two hosts are left to test", report);
         }
-        for (number, groups) in self.list_group_rounds().iter().enumerate() {
+        let plan = match self.plan_groups() {
+            Ok(plan) => plan,
+            Err(why) => return self.note_unmeasured(&self.hosts, None, &why, report),
+        };
+        for (number, groups) in plan.rounds.iter().enumerate() {
             if self.is_stopped() {
                 return;
             }
             self.run_groups(groups, (number + 1, false), report).await;
         }
+        self.note_alone_hosts(&plan.alone, None, report);
     }
 
-    fn list_group_rounds(&self) -> Vec<Vec<Vec<usize>>> {
-        let of_pairs = |pairs: Vec<MemberPair>| pairs.into_iter().map(|(one, other)| vec![one, other]).collect();
-        match self.context.test.group_size {
-            2 => self.list_pair_rounds().into_iter().map(of_pairs).collect(),
-            size => schedule_groups(self.hosts.len(), size, self.context.test.at_once),
-        }
+    fn plan_groups(&self) -> Result<PlannedRounds<Vec<usize>>, String> {
+        self.context.test.plan_group_rounds(&self.context.project.fabric, &self.list_names())
     }
 
-    fn list_pair_rounds(&self) -> Vec<Vec<MemberPair>> {
-        let rounds = match self.context.test.pairs {
-            PairSelection::Ring => schedule_ring(self.hosts.len()),
-            PairSelection::All => schedule_rounds(self.hosts.len()),
+    fn plan_pairs(&self, rail: Option<&str>) -> Result<PlannedRounds<MemberPair>, String> {
+        self.context.test.plan_pair_rounds(&self.context.project.fabric, &self.list_names(), rail)
+    }
+
+    fn list_names(&self) -> Vec<&HostName> {
+        self.hosts.iter().map(|host| &host.name).collect()
+    }
+
+    /// Reports hosts that the schedule leaves out.
+    fn note_alone_hosts(&self, alone: &[usize], rail: Option<&str>, report: &mut TestReport) {
+        let why = match self.context.test.pairs {
+            PairSelection::Leaf => "no other host of its leaf is tested",
+            _ => "no host of another leaf is tested",
         };
-        limit_rounds(rounds, self.context.test.at_once)
+        alone.iter().for_each(|host| self.note_unmeasured(&[self.hosts[*host]], rail, why, report));
+    }
+
+    fn note_unmeasured(&self, hosts: &[&TestHost], rail: Option<&str>, why: &str, report: &mut TestReport) {
+        let verdict = TestVerdict::not_measured(why);
+        report.rows.push(self.build_row(hosts, rail.map(str::to_owned), 0, verdict, Vec::new()));
     }
 
     async fn run_on_pairs(&self, rails: &[Option<String>], report: &mut TestReport) {
         if self.hosts.len() < 2 {
-            let why = "fewer than two hosts are left to test";
-            report.rows.push(self.build_row(&self.hosts, None, 0, TestVerdict::not_measured(why), Vec::new()));
-            return;
+            return self.note_unmeasured(&self.hosts, None, "fewer than two hosts are left to test", report);
         }
-        let rounds = self.list_pair_rounds();
         let mut number = 0;
         for rail in rails {
-            for pairs in &rounds {
+            let plan = match self.plan_pairs(rail.as_deref()) {
+                Ok(plan) => plan,
+                Err(why) => {
+                    self.note_unmeasured(&self.hosts, rail.as_deref(), &why, report);
+                    continue;
+                }
+            };
+            for pairs in &plan.rounds {
                 if self.is_stopped() {
                     return;
                 }
                 number += 1;
                 self.run_round(pairs, rail.as_deref(), (number, false), report).await;
             }
+            self.note_alone_hosts(&plan.alone, rail.as_deref(), report);
         }
     }
 

@@ -46,6 +46,12 @@ fn command_exit_status_is_distinguished_from_a_timeout() {
     }
     assert_eq!(run_in_both_shells(&ExecCommand::Shell("kill -9 $$".into())).0, 137);
     assert_eq!(run_in_both_shells(&word_command(&["no-such-program"])).0, 127);
+    assert_eq!(run_in_both_shells(&word_command(&["exit", "5"])), (5, String::new(), String::new()));
+    let replaced = run_in_both_shells(&word_command(&["exec", "sh", "-c", "echo x; exit 3"]));
+    assert_eq!(replaced, (3, "x\n".into(), String::new()));
+    // The command kills the shell that would report its status; forge does not report a timeout.
+    let killed = run_with_shell("dash", &word_command(&["sh", "-c", "kill -9 $PPID"]), Duration::from_secs(20));
+    assert_eq!((killed.status.code(), killed.stderr.ends_with(b"stopped")), (Some(137), false), "{killed:?}");
     let began = Instant::now();
     let out =
         run_with_shell("dash", &ExecCommand::Shell("echo begun; sleep 60 & sleep 60".into()), Duration::from_secs(1));

@@ -44,6 +44,19 @@ pub(super) fn booted_project(rollout: &str) -> SimulatedProject {
     stage
 }
 
+/// The boot menu shows that the argument is gone.
+#[test]
+fn argument_that_the_boot_menu_lacks_is_no_leftover() {
+    let stage = booted_project("reboot: allow");
+    stage.write_recipe("early", &EARLY.replace("[iommu=pt]", "[iommu=pt, nosmt]"));
+    assert_eq!(stage.run_once().exit_code(), 0);
+    stage.write_recipe("early", EARLY);
+    let left = |ran: SimulatedRun| ran.plan.hosts[0].undeclared.len();
+    assert_eq!(left(stage.run_once()), 1, "the menu still has it");
+    stage.write_host_file("n1", "next", "iommu=pt");
+    assert_eq!(left(stage.run_once()), 0);
+}
+
 fn read_log(stage: &SimulatedProject) -> Vec<String> {
     stage.read_file("n1", "log").lines().map(str::to_owned).collect()
 }

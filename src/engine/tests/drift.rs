@@ -314,6 +314,30 @@ fn ignored_findings_are_counted_until_the_rule_expires() {
     assert_eq!(ignore("step: base", "1969-12-31"), ("other page".to_owned(), vec![(0, true)]));
 }
 
+/// An ignored difference does not hide a verification of its recipe; any other difference makes it wait.
+#[test]
+fn verification_behind_an_ignored_finding_is_evaluated() {
+    let stage = drift_project();
+    stage.run_once();
+    stage.write_host_file("n1", "other", "y");
+    std::fs::remove_file(stage.host_root("n1").join("page")).unwrap();
+    let drift = stage.detect_drift();
+    assert_eq!((drift.count_findings().findings, drift.count_findings().follow), (3, 1), "{drift:#?}");
+    stage.replace_drift("drift: { unconfined: true, ignore: [{ step: base/other, why: testing, until: 1999-12-31 }] }");
+    let drift = stage.detect_drift();
+    assert_eq!((drift.findings[0].step.raw(), drift.count_findings().follow), ("page", 1), "{drift:#?}");
+    let both = "drift: { unconfined: true, ignore: [{ step: base/other, why: testing, until: 1999-12-31 }, \
+                { step: base/page, why: testing, until: 1999-12-31 }] }";
+    stage.replace_drift(both);
+    let drift = stage.detect_drift();
+    let found: Vec<_> = drift.findings.iter().map(|found| (found.step.raw(), found.aspect)).collect();
+    assert_eq!(
+        (found, drift.count_findings().follow),
+        (vec![("readable", FindingAspect::Verification)], 0),
+        "{drift:#?}"
+    );
+}
+
 /// A single failed read is neither a finding nor unknown: it is retried once.
 #[test]
 fn failed_read_is_retried_once() {

@@ -146,6 +146,26 @@ fn action_with_unobserved_exit_is_judged_by_the_host_state() {
     assert!(ran.describe_step("n1", "r/a").starts_with(why), "{}", ran.describe_step("n1", "r/a"));
 }
 
+/// Both steps run in one script; the second one changes the result of the first, and then fails itself.
+#[test]
+fn failure_of_a_step_that_acted_stays_visible_after_another_failure() {
+    let both = "steps:
+  - { name: a, file: { path: '@root/a', content: 'a' } }
+  - { name: b, file: { path: '@root/b', content: 'b', validate: 'cp $FORGE_FILE @root/a; exit 3' } }
+  - { name: c, file: { path: '@root/c', content: 'c' } }
+";
+    let ran = SimulatedProject::new(1, ALL, &[("r", both)]).run_once();
+    let steps = ["r/a", "r/b", "r/c"].map(|step| ran.describe_step("n1", step));
+    assert_eq!(
+        steps,
+        [
+            "failed: still differs after the change: content",
+            "failed: exit status 1",
+            "skipped: `r/a` of the same recipe failed"
+        ]
+    );
+}
+
 #[test]
 fn run_timeout_applies_to_checks_without_a_timeout() {
     let slow = "steps:

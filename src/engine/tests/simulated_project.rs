@@ -29,6 +29,7 @@ pub struct SimulatedProject {
     pub evict_busy: Option<String>,
     /// The machine that forge runs on.
     pub controller: String,
+    pub clock: fn() -> jiff::Timestamp,
 }
 
 /// The results of a run.
@@ -52,6 +53,7 @@ impl SimulatedProject {
             policy: PlanPolicy::default(),
             evict_busy: None,
             controller: "test".to_owned(),
+            clock: next_second,
         };
         // The user who runs these tests may not be permitted to create namespaces.
         let mut text = "cluster: test\ndrift: { unconfined: true }\nhosts:\n".to_owned();
@@ -251,6 +253,8 @@ impl SimulatedProject {
 
     pub fn run_options(&self) -> RunOptions {
         RunOptions {
+            rehearsal: false,
+            worker: None,
             undo: None,
             parallel: self.parallel,
             timeout: self.timeout,
@@ -262,7 +266,7 @@ impl SimulatedProject {
             boot_id: Some(controller_boot_id()),
             controller: self.controller.clone(),
             user: "test".to_owned(),
-            clock: next_second,
+            clock: self.clock,
             control_dir: self.path().to_owned(),
             ssh_variables: Default::default(),
             sandboxes: self.path().join("sandbox"),

@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::StepFilter;
 use crate::model::UndoEffect;
+use crate::state::UndoneStep;
 
 fn step(name: &str, effect: UndoEffect) -> UndoStep {
     UndoStep {
@@ -16,10 +17,15 @@ fn step(name: &str, effect: UndoEffect) -> UndoStep {
     }
 }
 
+/// What `stat` says about a path whose inode was changed at that second.
+fn stat(path: &str, changed: u32) -> (String, PathStat) {
+    PathStat::parse(&format!("{changed} 81a4 0 0 7 1 {path}")).unwrap()
+}
+
 /// A group whose paths have these states before; after and now they are equal.
 fn group(number: u64, states: &[(&str, &str)], steps: Vec<UndoStep>) -> JournalGroup {
     let text = |(path, state): &(&str, &str)| ((*path).to_owned(), FormerState::parse(state).unwrap());
-    let after: BTreeMap<String, String> = states.iter().map(|(path, _)| ((*path).to_owned(), "1".to_owned())).collect();
+    let after: BTreeMap<String, PathStat> = states.iter().map(|(path, _)| stat(path, 1)).collect();
     JournalGroup {
         number,
         group: UndoGroup::new("lab", "r1", steps),
@@ -28,11 +34,12 @@ fn group(number: u64, states: &[(&str, &str)], steps: Vec<UndoStep>) -> JournalG
         same: BTreeSet::new(),
         now: after.clone(),
         after,
+        ..JournalGroup::default()
     }
 }
 
 fn build(selection: UndoSelection<'_>, groups: Vec<JournalGroup>) -> GeneratedUndo {
-    let journal = HostJournal { groups, later: Vec::new() };
+    let journal = HostJournal { groups, ..HostJournal::default() };
     build_undo("lab", selection, vec![(HostName::new("a"), journal)])
 }
 
@@ -84,9 +91,16 @@ fn last_change_is_undone_first_and_processes_restart_at_the_end() {
         ]
     );
     assert_eq!((undo.changes, undo.refused.len()), (3, 0));
-    let records = undo.request.former_records(&HostName::new("a"), &StepId::new("undo", "web service"));
-    assert_eq!(records.len(), 3, "the last step writes all records");
-    assert!(undo.request.former_records(&HostName::new("a"), &StepId::new("undo", "web config")).is_empty());
+    let named = |names: &[&str]| names.iter().map(|name| StepId::new("undo", name)).collect::<BTreeSet<_>>();
+    let changes = undo.request.list_changes(&HostName::new("a"));
+    let told: Vec<_> =
+        changes.iter().map(|change| (&*change.step.step, change.generated.clone(), change.records.len())).collect();
+    let expected = [
+        ("config", named(&["web config"]), 1),
+        ("folder", named(&["web folder"]), 1),
+        ("service", named(&["web service"]), 1),
+    ];
+    assert_eq!(told, expected, "each record is restored with its own step");
 }
 
 #[test]
@@ -97,6 +111,9 @@ fn file_that_several_steps_changed_gets_its_first_state() {
     ];
     let undo = build(all(&StepFilter::default()), groups.clone());
     assert_eq!(generated_steps(&undo), [json!({ "name": "web line", "restore": { "path": "/f" } })]);
+    let restored = undo.request.list_changes(&HostName::new("a")).iter();
+    let restored: Vec<_> = restored.map(|change| (&*change.step.step, &*change.last.step)).collect();
+    assert_eq!(restored, [("file", "web line"), ("line", "web line")], "both are undone with the file");
     let only = StepFilter::new(&["web/line".to_owned()], &[]);
     let part = build(all(&only), groups);
     let why = "`/f` was also changed by `web/file`, which is not undone";
@@ -107,7 +124,7 @@ fn file_that_several_steps_changed_gets_its_first_state() {
 #[test]
 fn file_that_was_changed_after_the_run_is_refused() {
     let mut moved = group(0, &[("/f", "file")], vec![step("file", UndoEffect::restore_paths(["/f"]))]);
-    moved.now.insert("/f".into(), "2".into());
+    moved.now.extend([stat("/f", 2)]);
     let filter = StepFilter::default();
     let undo = build(all(&filter), vec![moved.clone()]);
     assert_eq!(refusals(&undo), [("web/file".to_owned(), "`/f` was changed after the run")]);
@@ -118,7 +135,7 @@ fn file_that_was_changed_after_the_run_is_refused() {
 #[test]
 fn file_that_is_as_before_again_is_not_refused() {
     let mut moved = group(0, &[("/f", "file")], vec![step("file", UndoEffect::restore_paths(["/f"]))]);
-    moved.now.insert("/f".into(), "2".into());
+    moved.now.extend([stat("/f", 2)]);
     moved.same.insert("/f".into());
     let undo = build(all(&StepFilter::default()), vec![moved]);
     assert_eq!((undo.refused.len(), undo.changes), (0, 1), "an interrupted undo is finished by the next one");
@@ -127,9 +144,23 @@ fn file_that_is_as_before_again_is_not_refused() {
 #[test]
 fn step_that_a_later_run_changed_is_refused() {
     let groups = vec![group(0, &[("/f", "file")], vec![step("file", UndoEffect::restore_paths(["/f"]))])];
-    let journal = HostJournal { groups, later: vec![(StepId::new("web", "file"), "r2".into())] };
-    let undo = build_undo("lab", all(&StepFilter::default()), vec![(HostName::new("a"), journal)]);
-    assert_eq!(refusals(&undo), [("web/file".to_owned(), "run r2 changed it again: undo that run first")]);
+    let mut journal = HostJournal { groups, ..HostJournal::default() };
+    journal.later.add_group(UndoGroup::new("lab", "r2", vec![step("file", UndoEffect::default())]));
+    let build = |journal: &HostJournal| {
+        build_undo("lab", all(&StepFilter::default()), vec![(HostName::new("a"), journal.clone())])
+    };
+    assert_eq!(refusals(&build(&journal)), [("web/file".to_owned(), "run r2 changed it again: undo that run first")]);
+
+    // The later run was undone, and the file is what that run found.
+    let web = StepId::new("web", "file");
+    journal.later.add_undone([UndoneStep { run: "r2".into(), step: web.clone(), by: "r3".into() }]);
+    journal.groups[0].now.extend([stat("/f", 3)]);
+    assert_eq!(refusals(&build(&journal)), [("web/file".to_owned(), "`/f` was changed after the run")]);
+    journal.later.add_path("file back 2 81a4 0 0 7 1 /f").unwrap();
+    let undo = build(&journal);
+    assert_eq!((undo.refused.len(), undo.changes), (0, 1));
+    let changes = undo.request.list_changes(&HostName::new("a"));
+    assert_eq!((&changes[0].step, &changes[0].last), (&web, &StepId::new("undo", "web file")));
 }
 
 #[test]
@@ -146,7 +177,7 @@ fn unfinished_script_is_undone_with_a_note() {
 #[test]
 fn hosts_with_equal_steps_share_a_recipe() {
     let groups = |path: &str| vec![group(0, &[(path, "none")], vec![step("file", UndoEffect::restore_paths([path]))])];
-    let journal = |path| HostJournal { groups: groups(path), later: Vec::new() };
+    let journal = |path| HostJournal { groups: groups(path), ..HostJournal::default() };
     let journals = ["/f", "/g", "/f"].iter().zip(["a", "b", "c"]);
     let journals = journals.map(|(path, host)| (HostName::new(host), journal(path))).collect();
     let undo = build_undo("lab", all(&StepFilter::default()), journals);
@@ -157,7 +188,7 @@ fn hosts_with_equal_steps_share_a_recipe() {
         .map(|recipe| (recipe.name.as_str(), recipe.hosts.iter().map(HostName::as_str).collect()))
         .collect();
     assert_eq!(recipes, [("undo", vec!["a", "c"]), ("undo-2", vec!["b"])]);
-    assert_eq!(undo.request.former_records(&HostName::new("b"), &StepId::new("undo-2", "web file")).len(), 1);
+    assert_eq!(undo.request.list_changes(&HostName::new("b"))[0].last, StepId::new("undo-2", "web file"));
 }
 
 #[test]

@@ -154,6 +154,15 @@ pub(in crate::engine) fn list_device_holders(observation: &Observation) -> Resul
     Ok(parse_holders(observation)?.into_iter().map(|holder| holder.told).collect())
 }
 
+/// Returns a description of each process that holds the host's devices and is not part of a pod: a drain of the node
+/// does not end it.
+///
+/// # Errors
+/// They could not be determined: the reason, as a lowercase fragment.
+pub(in crate::engine) fn list_lasting_holders(observation: &Observation) -> Result<Vec<UntrustedText>, String> {
+    Ok(parse_holders(observation)?.into_iter().filter(|holder| !holder.pod).map(|holder| holder.told).collect())
+}
+
 /// Returns the holders of devices.
 ///
 /// # Errors

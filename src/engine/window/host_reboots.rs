@@ -2,6 +2,7 @@
 
 use super::device_holders::DeviceHolderCheck;
 use super::own_script::run_own_script;
+use super::reboot_guard::{arm_reboot_guard, confirm_boot, report_restoration};
 use super::window_checks::{check_next_kernel, check_no_failed_step, check_not_controller, observe_probes};
 use super::window_refusal::WindowRefusal;
 use super::window_scripts::{self, BOOT_ID_PATH};
@@ -16,6 +17,7 @@ use crate::facts::Facts;
 use crate::model::{StepId, StepVerdict};
 use crate::plan::{self, HostWindow};
 use crate::probe::{Probe, ProbeReading};
+use crate::state::{BootGuard, BootGuardAnswer, BootGuardOutcome};
 use crate::transport::TransportError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -55,8 +57,12 @@ impl HostReboots {
         if !waiting.is_empty() {
             check_may_reboot(work, window, in_service).await?;
             work.flush_records().await;
-            self.reboot_host(work, &waiting).await?;
+            let guard = arm_reboot_guard(work, &waiting).await?;
+            let restored = self.reboot_host(work, &waiting, guard.as_ref()).await?;
             observe_everything(work).await?;
+            if let Some((guard, outcome)) = guard.zip(restored) {
+                return Err(report_restoration(work, &guard, &outcome));
+            }
             let ineffective = list_pending_steps(work, &waiting);
             work.records.queue_ineffective(&work.view, &ineffective);
         }
@@ -64,18 +70,24 @@ impl HostReboots {
         Ok(())
     }
 
-    /// Reboots the host and waits until it is back.
-    async fn reboot_host(&mut self, work: &mut HostWork<'_>, steps: &[StepId]) -> Result<(), WindowRefusal> {
+    /// Reboots the host and waits until it is back. Returns what its guard did if it restored the state before.
+    async fn reboot_host(
+        &mut self,
+        work: &mut HostWork<'_>,
+        steps: &[StepId],
+        guard: Option<&BootGuard>,
+    ) -> Result<Option<BootGuardOutcome>, WindowRefusal> {
         let (run, host, began) = (work.run, work.host(), Instant::now());
         run.in_flight.set_steps(host, steps.iter().cloned());
         run.emit_event(Event::Rebooting { host: host.clone(), steps: steps.to_vec() });
-        let rebooted = reboot_and_reconnect(work, steps, began).await;
-        if let Ok(reboot) = &rebooted {
+        let rebooted = reboot_and_reconnect(work, steps, guard, began).await;
+        if let Ok((reboot, _)) = &rebooted {
             run.emit_event(Event::Rebooted { host: host.clone(), reboot: reboot.clone() });
         }
         run.in_flight.remove_host(host);
-        self.done.push(rebooted?);
-        Ok(())
+        let (reboot, restored) = rebooted?;
+        self.done.push(reboot);
+        Ok(restored)
     }
 }
 
@@ -104,12 +116,39 @@ fn list_pending_steps(work: &HostWork<'_>, steps: &[StepId]) -> Vec<StepId> {
 async fn reboot_and_reconnect(
     work: &mut HostWork<'_>,
     steps: &[StepId],
+    guard: Option<&BootGuard>,
     began: Instant,
-) -> Result<CompletedReboot, WindowRefusal> {
-    let from = trigger_reboot(work, steps).await?;
-    match await_boot(work, &from, began).await {
-        Ok(to) => Ok(CompletedReboot { from: from.as_str().into(), to: to.as_str().into(), took: began.elapsed() }),
-        Err(error) => Err(work.link.mark_lost(error).into()),
+) -> Result<(CompletedReboot, Option<BootGuardOutcome>), WindowRefusal> {
+    let from = match (trigger_reboot(work, steps).await, guard) {
+        (Err(refused), Some(guard)) if !work.link.is_lost() => {
+            // The host is still in the boot before: this removes the guard. If it fails, the next apply does so.
+            let _ = confirm_boot(work, guard).await;
+            return Err(refused);
+        }
+        (triggered, _) => triggered?,
+    };
+    let mut last = from.clone();
+    loop {
+        let to = match await_boot(work, &last, began).await {
+            Ok(to) => to,
+            Err(error) => return Err(work.link.mark_lost(error).into()),
+        };
+        let answer = match guard {
+            Some(guard) => confirm_boot(work, guard).await,
+            None => Ok(BootGuardAnswer::Confirmed),
+        };
+        let reboot = CompletedReboot { from: from.as_str().into(), to: to.as_str().into(), took: began.elapsed() };
+        match answer {
+            Ok(BootGuardAnswer::Restored(outcome)) => return Ok((reboot, Some(outcome))),
+            Ok(BootGuardAnswer::Confirmed | BootGuardAnswer::Missing) => return Ok((reboot, None)),
+            // The host takes this boot back, and reboots.
+            Ok(BootGuardAnswer::Busy) => last = to,
+            Err(WindowRefusal::Stopped) if guard.is_some() => {
+                work.link.clear_loss();
+                last = to;
+            }
+            Err(refused) => return Err(refused),
+        }
     }
 }
 

@@ -4,9 +4,12 @@ use super::device_holders::DeviceHolderCheck;
 use super::kubernetes_drain::KubernetesDrain;
 use super::own_script::{STOP_UNITS_LIMIT, run_own_script};
 use super::slurm_drain::SlurmDrain;
+use super::window_node::NodeDrainRun;
+use super::window_purpose::WindowPurpose;
 use super::window_refusal::WindowRefusal;
 use super::window_scripts;
 use super::window_turn::await_window_turn;
+use crate::config::Project;
 use crate::engine::event::{DrainedNode, Event};
 use crate::engine::host_session::SHORT_SCRIPT_LIMIT;
 use crate::engine::host_work::HostWork;
@@ -22,13 +25,14 @@ pub(super) struct HostService<'r> {
     open: bool,
     /// Units that this run stopped.
     stopped: Vec<String>,
-    slurm: SlurmDrain,
+    slurm: SlurmDrain<'r>,
     node: KubernetesDrain<'r>,
 }
 
 impl<'r> HostService<'r> {
     pub fn new(run: &'r ApplyContext<'r>, host: &'r HostName) -> Self {
-        let (slurm, node) = (SlurmDrain::default(), KubernetesDrain::new(run, host));
+        let drain = NodeDrainRun::from_apply(run);
+        let (slurm, node) = (SlurmDrain::new(drain, host), KubernetesDrain::new(drain, host, WindowPurpose::Change));
         Self { open: false, stopped: Vec::new(), slurm, node }
     }
 
@@ -123,7 +127,7 @@ impl<'r> HostService<'r> {
         slurm: Option<String>,
     ) -> Result<(), WindowRefusal> {
         let script = window_scripts::build_open_script(
-            &build_window_mark(work.run.options, slurm),
+            &build_window_mark(work.run.project, work.run.options, slurm, WindowPurpose::Change),
             &collect_stop_names(&window.stops),
             &collect_stop_names(&window.unloads),
         );
@@ -158,14 +162,21 @@ impl<'r> HostService<'r> {
 }
 
 /// Returns the mark of an open window: who opened it, and the node's state in Slurm before it was drained.
-fn build_window_mark(options: &RunOptions, slurm: Option<String>) -> String {
+pub(super) fn build_window_mark(
+    project: &Project,
+    options: &RunOptions,
+    slurm: Option<String>,
+    purpose: WindowPurpose,
+) -> String {
     let mark = json!({
         "version": 1,
+        "cluster": project.cluster,
         "run": options.run,
         "controller": options.controller,
         "user": options.user,
         "time": (options.clock)().to_string(),
         "slurm": slurm,
+        "purpose": purpose.name(),
     });
     mark.to_string()
 }

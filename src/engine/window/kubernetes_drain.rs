@@ -1,34 +1,38 @@
 //! The host as a Kubernetes node: cordoned, drained, and uncordoned only if forge cordoned it.
 
 use super::node_readiness::await_node_ready;
+use super::test_labels::list_labeled_sets;
 use super::window_node::{
-    FIRST_POLL_PAUSE, MAX_API_FAILURES, NodeEvents, PATCH_ATTEMPTS, WindowDrainError, WindowNode, failed_node,
-    find_window_node, join_first, pair_with_claim, pause_with_backoff, unknown_node,
+    FIRST_POLL_PAUSE, MAX_API_FAILURES, NodeDrainRun, NodeEvents, PATCH_ATTEMPTS, WindowDrainError, WindowNode,
+    failed_node, find_window_node, join_first, pair_with_claim, pause_with_backoff, unknown_node,
 };
+use super::window_purpose::WindowPurpose;
 use super::window_refusal::WindowRefusal;
 use crate::config::NodeDrain;
 use crate::engine::event::{DrainedNode, NodeDrainEvent};
-use crate::engine::run_context::ApplyContext;
 use crate::kube::{
     CordonRecord, EvictionApiVersion, EvictionOutcome, KubeError, NodePatchOutcome, Pod, PodBudget, PodDrainAction,
 };
-use crate::model::{HostName, UntrustedText};
+use crate::model::{HostName, UntrustedText, Value};
+use crate::object::{ClusterNode, list_label_changes};
 use crate::plan::HostWindow;
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// The drain of a host's Kubernetes node.
 pub(super) struct KubernetesDrain<'r> {
-    run: &'r ApplyContext<'r>,
+    run: NodeDrainRun<'r>,
     host: &'r HostName,
+    purpose: WindowPurpose,
     /// Whether forge cordoned the node.
     cordoned: bool,
     events: NodeEvents<'r>,
 }
 
 impl<'r> KubernetesDrain<'r> {
-    pub fn new(run: &'r ApplyContext<'r>, host: &'r HostName) -> Self {
-        Self { run, host, cordoned: false, events: NodeEvents::new(run, host) }
+    pub fn new(run: NodeDrainRun<'r>, host: &'r HostName, purpose: WindowPurpose) -> Self {
+        Self { run, host, purpose, cordoned: false, events: NodeEvents::new(run, host) }
     }
 
     pub fn is_cordoned(&self) -> bool {
@@ -119,13 +123,27 @@ impl<'r> KubernetesDrain<'r> {
         for _ in 0..PATCH_ATTEMPTS {
             let Some(node) = drain.cluster.find_node(&drain.node).await.map_err(unknown_node)? else { break };
             let claim = CordonRecord::for_run(&node, &options.run, &options.controller, &time);
-            match drain.cluster.patch_node(&node, claim.cordon_patch()).await.map_err(unknown_node)? {
+            let patch = self.build_cordon_patch(&node, &claim);
+            match drain.cluster.patch_node(&node, patch).await.map_err(unknown_node)? {
                 NodePatchOutcome::Done => return Ok(claim),
                 NodePatchOutcome::Moved => continue,
                 NodePatchOutcome::Gone => break,
             }
         }
         Err(WindowRefusal::Unknown(drain.describe_conflict()))
+    }
+
+    /// A host that is about to change no longer holds its tests: the run evaluates them at its end.
+    fn build_cordon_patch(&self, node: &ClusterNode, claim: &CordonRecord) -> Value {
+        let mut patch = claim.cordon_patch();
+        if self.purpose == WindowPurpose::Change {
+            let sets = list_labeled_sets(self.run.project, self.host).map(|set| (set.to_owned(), false)).collect();
+            let labels = list_label_changes(node, &sets);
+            if !labels.is_empty() {
+                patch["metadata"]["labels"] = json!(labels);
+            }
+        }
+        patch
     }
 
     /// Evicts pods until none is left that has to go. Returns the number of evicted pods.

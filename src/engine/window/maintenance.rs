@@ -3,7 +3,7 @@
 use super::host_reboots::HostReboots;
 use super::host_service::HostService;
 use super::refused_steps::{refuse_group, report_awaiting_steps};
-use super::window_checks::{check_all_decided, check_no_failed_step, check_not_controller};
+use super::window_checks::{check_all_decided, check_no_failed_step, check_no_other_window, check_not_controller};
 use super::window_failure::find_window_failure;
 use super::window_refusal::WindowRefusal;
 use crate::engine::cancel::StopLevel;
@@ -13,7 +13,7 @@ use crate::engine::report::HostReport;
 use crate::engine::run_context::ApplyContext;
 use crate::engine::step_groups::HostStepGroup;
 use crate::graph::StepIndex;
-use crate::model::UntrustedText;
+use crate::model::{HostOutcome, UntrustedText};
 use crate::plan::{HostPlan, HostWindow, StepStage};
 
 /// A host's maintenance window: the stage it is in, and why it does not continue.
@@ -68,6 +68,7 @@ impl<'r> MaintenanceWindow<'r> {
     /// Opens the window, if the work in it can be finished; otherwise the host is not taken out of service.
     async fn open(&mut self, work: &mut HostWork<'r>, window: &HostWindow) -> Result<(), WindowRefusal> {
         check_no_failed_step(work, "taken out of service")?;
+        check_no_other_window(work)?;
         check_all_decided(work, window)?;
         if window.has_certain_reboot() {
             check_not_controller(work).await?;
@@ -132,14 +133,22 @@ impl<'r> MaintenanceWindow<'r> {
         report.node = self.service.take_node_summary();
     }
 
-    /// Returns why the host is not back in service, although everything declared is in place.
-    pub fn describe_failed_return(&self) -> Option<UntrustedText> {
-        match &self.shut {
-            Some(WindowRefusal::Failed(why) | WindowRefusal::Unknown(why)) if self.stage > StepStage::Before => {
-                Some(format!("not brought back into service: {why}").into())
-            }
-            _ => None,
-        }
+    /// Returns why the host is not back in service, although no step failed. `outcome` is that of the steps and
+    /// verifications.
+    pub fn describe_failed_return(&self, outcome: HostOutcome) -> Option<UntrustedText> {
+        let why = match (&self.shut, outcome) {
+            (
+                Some(WindowRefusal::Failed(why) | WindowRefusal::Unknown(why)),
+                HostOutcome::Ok | HostOutcome::Changed,
+            ) if self.stage > StepStage::Before => why,
+            // The verification of a recipe with a pending step does not count as failed.
+            (
+                Some(WindowRefusal::Failed(why) | WindowRefusal::Unknown(why) | WindowRefusal::Open(why)),
+                HostOutcome::Pending,
+            ) if self.stage > StepStage::Before => why,
+            _ => return None,
+        };
+        Some(format!("not brought back into service: {why}").into())
     }
 }
 

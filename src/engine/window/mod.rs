@@ -12,18 +12,25 @@ mod kubernetes_drain;
 mod maintenance;
 mod node_readiness;
 mod own_script;
+mod reboot_guard;
 mod refused_steps;
 mod slurm;
 mod slurm_drain;
+mod test_labels;
+mod test_window;
 mod window_checks;
 mod window_failure;
 mod window_node;
+mod window_purpose;
 mod window_refusal;
 mod window_scripts;
 mod window_turn;
 
-pub(super) use device_holders::list_device_holders;
+pub(super) use device_holders::{list_device_holders, list_lasting_holders};
 pub(super) use drain_obstacles::note_drain_obstacles;
 pub(super) use maintenance::MaintenanceWindow;
+pub(super) use test_labels::{list_labeled_sets, refresh_test_labels, set_test_labels};
+pub(super) use test_window::{TestWindow, join_reasons};
+pub(super) use window_node::NodeDrainRun;
 #[cfg(test)]
 pub(super) use window_scripts::{BOOT_ID_PATH, REBOOT_COMMAND};

@@ -31,6 +31,14 @@ pub(super) fn check_no_failed_step(work: &HostWork<'_>, what: &str) -> Result<()
     }
 }
 
+/// Checks that no other inventory has taken the host out of service: its mark must stay.
+pub(super) fn check_no_other_window(work: &HostWork<'_>) -> Result<(), WindowRefusal> {
+    match plan::find_other_window(work.view.seen(), &work.run.project.cluster) {
+        Some(other) => Err(WindowRefusal::Busy(other.to_string())),
+        None => Ok(()),
+    }
+}
+
 /// Checks that forge does not run on this host: a reboot would end the run.
 pub(super) async fn check_not_controller(work: &mut HostWork<'_>) -> Result<(), WindowRefusal> {
     if work.view.boot_id().is_none() {

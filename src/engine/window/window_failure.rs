@@ -17,6 +17,9 @@ pub(super) async fn find_window_failure(
     if window.left_open.is_some() && !work.run.options.filter.is_empty() {
         return Some("it was opened by an earlier run, and `--step` or `--skip` may exclude its steps".to_owned());
     }
+    if window.left_open.is_some() && work.run.project.generated {
+        return Some("it was opened by an earlier run, and an undo does not check the whole host".to_owned());
+    }
     let plan = work.plan;
     let own = |report: &&StepReport| {
         let stage = plan.steps.iter().find(|step| step.id == report.id).map(|step| step.stage);
@@ -33,12 +36,12 @@ pub(super) async fn find_window_failure(
     None
 }
 
-/// Returns the recipes whose verification must pass before the host is back in service: those that changed, and all
-/// after a reboot, since a GPU lost in it shows in other recipes. Recipes with steps that wait for other hosts are
-/// verified later.
+/// Returns the recipes whose verification must pass before the host is back in service: those that changed; all after a
+/// reboot, since a GPU lost in it shows in other recipes; and all if an earlier run left the window open, since it is not
+/// known what that run changed. Recipes with steps that wait for other hosts are verified later.
 fn list_recipes_to_verify(plan: &HostPlan, window: &HostWindow, rebooted: bool) -> BTreeSet<String> {
     let mut recipes: BTreeSet<String> = window.list_recipes().into_iter().map(str::to_owned).collect();
-    if rebooted {
+    if rebooted || window.left_open.is_some() {
         recipes.extend(plan.verify.iter().map(|verify| verify.recipe.to_string()));
     }
     for late in plan.steps.iter().filter(|step| step.stage == StepStage::After) {

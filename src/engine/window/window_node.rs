@@ -1,12 +1,12 @@
 //! The Kubernetes node of a host in a window, and what the run reports about it.
 
-use super::slurm_drain::NODE_POLL_INTERVAL;
 use super::window_refusal::WindowRefusal;
-use crate::config::NodeDrain;
+use crate::config::{NodeDrain, Project};
 use crate::engine::cancel::{CancelSignal, StopLevel};
-use crate::engine::cluster_nodes;
-use crate::engine::event::{DrainedNode, Event, NodeDrainEvent};
+use crate::engine::cluster_nodes::{self, LazyClusterApi};
+use crate::engine::event::{DrainedNode, Event, EventSender, NodeDrainEvent};
 use crate::engine::run_context::ApplyContext;
+use crate::engine::run_options::RunOptions;
 use crate::kube::{ClusterApi, CordonRecord, KubeError};
 use crate::model::HostName;
 use crate::object::ClusterNode;
@@ -15,12 +15,43 @@ use std::time::{Duration, Instant};
 
 /// Number of attempts of an update that conflicts with another writer: a node's own controllers update it all the time.
 pub(super) const PATCH_ATTEMPTS: usize = 10;
+/// Interval between two observations of a node.
+pub(super) const NODE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Number of consecutive API failures that a drain tolerates.
 pub(super) const MAX_API_FAILURES: u32 = 3;
 /// Initial wait: most pods end at once.
 pub(super) const FIRST_POLL_PAUSE: Duration = Duration::from_millis(500);
 /// Number of pods listed by name.
 const MAX_NAMED_PODS: usize = 5;
+
+/// What the drain of a node needs of its run.
+#[derive(Clone, Copy)]
+pub(in crate::engine) struct NodeDrainRun<'r> {
+    pub project: &'r Project,
+    pub options: &'r RunOptions,
+    pub api: &'r LazyClusterApi,
+    pub cancel: &'r CancelSignal,
+    pub events: &'r EventSender,
+    /// The run that may create the cluster.
+    pub creator: Option<&'r ApplyContext<'r>>,
+}
+
+impl<'r> NodeDrainRun<'r> {
+    pub fn from_apply(run: &'r ApplyContext<'r>) -> Self {
+        let ApplyContext { project, options, api, cancel, events, .. } = run;
+        Self { project, options, api, cancel, events, creator: Some(run) }
+    }
+
+    /// Returns whether the cluster does not exist yet, and this run creates it.
+    pub(super) fn has_no_cluster_yet(&self) -> bool {
+        self.creator.is_some_and(ApplyContext::has_no_cluster_yet)
+    }
+
+    fn emit_event(&self, event: Event) {
+        // Sending fails only when the receiver is gone, shortly before the process ends.
+        let _ = self.events.send(event);
+    }
+}
 
 /// The node of a window.
 pub(super) struct WindowNode<'r> {
@@ -45,13 +76,13 @@ impl WindowNode<'_> {
 
 /// This run's changes to a host's node: publishes each of them and summarizes them for the report.
 pub(super) struct NodeEvents<'r> {
-    run: &'r ApplyContext<'r>,
+    run: NodeDrainRun<'r>,
     host: &'r HostName,
     node: Option<DrainedNode>,
 }
 
 impl<'r> NodeEvents<'r> {
-    pub fn new(run: &'r ApplyContext<'r>, host: &'r HostName) -> Self {
+    pub fn new(run: NodeDrainRun<'r>, host: &'r HostName) -> Self {
         Self { run, host, node: None }
     }
 
@@ -69,7 +100,7 @@ impl<'r> NodeEvents<'r> {
 
 /// Returns the host's current node, if it has one: usually still the one named in the plan.
 pub(super) async fn find_window_node<'r>(
-    run: &ApplyContext<'r>,
+    run: NodeDrainRun<'r>,
     host: &HostName,
     window: &HostWindow,
 ) -> Result<Option<WindowNode<'r>>, WindowRefusal> {

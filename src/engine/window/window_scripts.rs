@@ -36,6 +36,7 @@ forge_unload() {
 }
 forge_mark() {
   umask 077
+  mkdir -p "${forge_file%/*}"
   t=${forge_file%/*}/.window.new
   printf %s "$1" >"$t" && sync "$t" && mv -f "$t" "$forge_file" || forge_undo "\`$forge_file\` cannot be written"
 }

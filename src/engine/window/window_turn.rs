@@ -1,10 +1,12 @@
 //! Waits until a host may be taken out of service: its wave, the budget, the permitted hours.
 
 use super::window_refusal::WindowRefusal;
+use crate::config::Project;
 use crate::engine::cancel::StopLevel;
 use crate::engine::event::Event;
 use crate::engine::host_start::{check_failure_budget, stop_new_windows};
 use crate::engine::run_context::ApplyContext;
+use crate::engine::run_options::RunOptions;
 use crate::model::HostName;
 use jiff::tz::TimeZone;
 
@@ -13,8 +15,11 @@ use jiff::tz::TimeZone;
 /// # Errors
 /// The host does not get its turn in this run.
 pub(super) async fn await_window_turn(run: &ApplyContext<'_>, host: &HostName) -> Result<(), WindowRefusal> {
-    check_window_hours(run)?;
     let board = run.board;
+    if let Err(held) = check_hours_of(run, host) {
+        board.hold_window(host);
+        return Err(held);
+    }
     let wave = run.rollout.find_wave(host).unwrap_or_default();
     if !board.can_enter_window(host, wave) {
         run.emit_event(Event::AwaitingWindow { host: host.clone(), wave });
@@ -37,7 +42,7 @@ pub(super) async fn await_window_turn(run: &ApplyContext<'_>, host: &HostName) -
     entered?;
     let allowed = match check_failure_budget(run) {
         Some(why) => Err(WindowRefusal::Never(why)),
-        None => check_window_hours(run),
+        None => check_window_hours(run.project, run.options),
     };
     if allowed.is_err() {
         board.leave_window(host);
@@ -45,10 +50,20 @@ pub(super) async fn await_window_turn(run: &ApplyContext<'_>, host: &HostName) -
     allowed
 }
 
+/// Checks the hours, and that they did not hold back a canary before: its change is not proven, although it is the hour
+/// for the other hosts now.
+fn check_hours_of(run: &ApplyContext<'_>, host: &HostName) -> Result<(), WindowRefusal> {
+    let held = run.board.read_data(|data| run.canaries.iter().find(|canary| data.is_window_held(canary)).cloned());
+    match held.filter(|canary| canary != host) {
+        Some(canary) => Err(WindowRefusal::Held(format!("the hours held back the window of canary `{canary}`"))),
+        None => check_window_hours(run.project, run.options),
+    }
+}
+
 /// Checks the hours in which windows may open.
-fn check_window_hours(run: &ApplyContext<'_>) -> Result<(), WindowRefusal> {
-    let Some(hours) = run.project.rollout.hours else { return Ok(()) };
-    let now = (run.options.clock)().to_zoned(TimeZone::system());
+pub(super) fn check_window_hours(project: &Project, options: &RunOptions) -> Result<(), WindowRefusal> {
+    let Some(hours) = project.rollout.hours else { return Ok(()) };
+    let now = (options.clock)().to_zoned(TimeZone::system());
     // Hour and minute are below 24 and 60.
     let minute = now.hour() as u16 * 60 + now.minute() as u16;
     match hours.contains_minute(minute) {

@@ -152,8 +152,10 @@ fn estimate_accounts_for_parallel_slots() {
 #[test]
 fn estimate_adds_up_waves_and_reboots() {
     let mut fleet = plan_for_fleet(4, &["a"]);
-    let window =
-        || HostWindow { reboots: vec![PlannedReboot { steps: vec![], certain: true }], ..HostWindow::default() };
+    let window = || HostWindow {
+        reboots: vec![PlannedReboot { steps: vec![], certain: true, guard_s: None }],
+        ..HostWindow::default()
+    };
     fleet.hosts.iter_mut().for_each(|host| host.window = Some(window()));
     let waves = vec![vec![host("n1"), host("n2")], vec![host("n3"), host("n4")]];
     fleet.rollout = RolloutPlan { waves, max_unavailable: 2, ..RolloutPlan::default() };

@@ -5,6 +5,7 @@
 
 pub mod dkms;
 pub mod fio;
+pub mod ibnetdiscover;
 pub mod ibqueryerrors;
 pub mod ibstat;
 pub mod ibstatus;
@@ -26,6 +27,7 @@ pub mod perfquery;
 pub mod perftest;
 pub mod port_rate;
 pub mod sminfo;
+pub mod sysbench;
 
 /// Returns the key and the value of a line `KEY: VALUE`, both trimmed.
 fn split_key_value(line: &str) -> Option<(&str, &str)> {

@@ -95,9 +95,11 @@ pub(super) fn upgrade_args(major: u32, upgrade: &HelmUpgradeOptions<'_>) -> Vec<
     args
 }
 
-/// Rolls back to the previous revision, after a killed helm left a pending one.
-pub(super) fn rollback_args(major: u32, upgrade: &HelmUpgradeOptions<'_>) -> Vec<String> {
-    let mut args = to_owned_args(&["rollback", upgrade.name, "--namespace", upgrade.namespace, "--no-hooks"]);
+/// Rolls back to a revision; by default to the previous one, after a killed helm left a pending one.
+pub(super) fn rollback_args(major: u32, upgrade: &HelmUpgradeOptions<'_>, revision: Option<u64>) -> Vec<String> {
+    let mut args = to_owned_args(&["rollback", upgrade.name]);
+    args.extend(revision.map(|revision| revision.to_string()));
+    args.extend(to_owned_args(&["--namespace", upgrade.namespace, "--no-hooks"]));
     args.push(timeout_flag(upgrade.timeout_s));
     args.extend((upgrade.force_conflicts && major > 3).then(|| "--force-conflicts".to_owned()));
     args
@@ -142,8 +144,8 @@ mod tests {
         assert!(
             list_args(3, false).contains(&"--all".to_owned()) && !list_args(4, false).contains(&"--all".to_owned())
         );
-        assert!(!rollback_args(3, &sample_options()).contains(&"--force-conflicts".to_owned()));
-        assert!(rollback_args(4, &sample_options()).contains(&"--force-conflicts".to_owned()));
+        assert!(!rollback_args(3, &sample_options(), None).contains(&"--force-conflicts".to_owned()));
+        assert!(rollback_args(4, &sample_options(), Some(2)).contains(&"--force-conflicts".to_owned()));
     }
 
     #[test]

@@ -334,10 +334,31 @@ impl<'c> ReleaseObserver<'c> {
         if let Some(why) = undefined.into_iter().next().filter(|_| self.chart.is_some() && !renewed) {
             return Err(KubeError::new(format!("cannot compare {why}")));
         }
+        if let (Some(revision), Some(noted)) = (self.asked.revision, &noted) {
+            self.compare_with_revision(revision, noted, &mut state).await?;
+        }
         if let Some(noted) = noted.as_ref().filter(|_| self.asked.absent) {
             self.add_uninstall_losses(noted, &mut state).await?;
         }
         Ok(state)
+    }
+
+    /// Compares the release with an earlier revision of it.
+    async fn compare_with_revision(
+        &self,
+        revision: u64,
+        noted: &StoredRelease,
+        state: &mut ReleaseState,
+    ) -> Result<(), KubeError> {
+        let query = |what: &'static str| {
+            let mut args = flags::get_args(what, &self.asked.name, &self.asked.namespace);
+            args.push(format!("--revision={revision}"));
+            async move { self.query_helm(&format!("get {what} --revision {revision}"), &args).await }
+        };
+        let (values, manifest) = tokio::try_join!(query("values"), query("manifest"))?;
+        state.values = diff_values(&noted.values, &output::parse_values(&values)?, self.secrets);
+        state.manifest = diff_manifests(&noted.manifest, &read_manifest(&manifest)?, self.objects.home, self.secrets);
+        Ok(())
     }
 
     async fn mark_outdated_definitions(

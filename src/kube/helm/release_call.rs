@@ -70,6 +70,7 @@ impl ReleaseExecutor<'_> {
         match self.call.deed {
             ReleaseAction::Uninstall => self.uninstall().await,
             ReleaseAction::Repair => self.repair_drift().await,
+            ReleaseAction::Rollback { revision } => self.rollback(revision).await,
             ReleaseAction::Upgrade { force } => {
                 self.install_definitions().await?;
                 self.adopt_definitions().await?;
@@ -143,10 +144,17 @@ impl ReleaseExecutor<'_> {
         let force_conflicts = info.server_side;
         let told = HelmUpgradeOptions { force_conflicts, hooks: false, wait: false, ..self.upgrade_options() };
         let args = match info.earlier && info.status != ReleaseStatus::Uninstalling {
-            true => flags::rollback_args(self.look.helm.major(), &told),
+            true => flags::rollback_args(self.look.helm.major(), &told, None),
             false => flags::uninstall_args(&told),
         };
         self.run_helm_checked(args, false).await
+    }
+
+    async fn rollback(&mut self, revision: u64) -> Result<(), KubeError> {
+        let noted = self.look.read_stored_release(true).await?;
+        let force_conflicts = noted.is_some_and(|noted| noted.info.server_side);
+        let told = HelmUpgradeOptions { force_conflicts, ..self.upgrade_options() };
+        self.run_helm_checked(flags::rollback_args(self.look.helm.major(), &told, Some(revision)), false).await
     }
 
     async fn uninstall(&mut self) -> Result<(), KubeError> {

@@ -7,6 +7,10 @@ mod run;
 mod run_object;
 #[cfg(test)]
 mod tests;
+mod worker_jobs;
+mod worker_state;
 mod workload_pods;
 
+pub use worker_jobs::WorkerJobs;
+pub use worker_state::{WorkerJobState, WorkerJobStates};
 pub use workload_pods::WorkloadPod;

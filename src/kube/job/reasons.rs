@@ -48,7 +48,7 @@ impl WorkloadSnapshot {
     }
 }
 
-fn text_at<'v>(value: &'v Value, pointer: &str) -> &'v str {
+pub(super) fn text_at<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -118,7 +118,7 @@ impl ClusterApi {
     }
 }
 
-fn workload_reasons(object: &Value) -> Vec<String> {
+pub(super) fn workload_reasons(object: &Value) -> Vec<String> {
     let failed =
         items_at(object, "/status/conditions").filter(|found| found["type"] == "Failed" && found["status"] == "True");
     let mut all: Vec<String> =
@@ -137,7 +137,7 @@ fn unschedulable_reasons(group: &Value) -> Vec<String> {
         .collect()
 }
 
-fn pod_reasons(pod: &Value) -> Vec<String> {
+pub(super) fn pod_reasons(pod: &Value) -> Vec<String> {
     let name = text_at(pod, "/metadata/name");
     let unplaced = items_at(pod, "/status/conditions")
         .filter(|found| found["type"] == "PodScheduled" && found["status"] == "False");

@@ -4,7 +4,7 @@ use super::waves::build_waves;
 use super::{QuorumGroup, RolloutPlan};
 use crate::config::{self, Project};
 use crate::model::{HostName, StepVerdict};
-use crate::plan::{HostPlan, HostReachability};
+use crate::plan::{HostPlan, HostReachability, VerifyPlan};
 use std::collections::BTreeSet;
 
 /// Returns the rollout of `hosts`. Percentages are of all machines among them.
@@ -20,6 +20,9 @@ pub(in crate::plan) fn build_rollout(project: &Project, hosts: &[HostPlan]) -> R
         .map(|host| host.host.clone())
         .collect();
     let quorum = list_quorums(project, &windows);
+    let selected: BTreeSet<&HostName> = hosts.iter().map(|host| &host.host).collect();
+    let members: BTreeSet<&HostName> = quorum.iter().flat_map(|quorum| &quorum.hosts).collect();
+    let unselected = members.difference(&selected).map(|host| (*host).clone()).collect();
     let max_unavailable = of(declared.max_unavailable);
     let room = max_unavailable.saturating_sub(unavailable.len());
     let waves = build_waves(&windows, &canaries.iter().cloned().collect(), room, &quorum);
@@ -29,6 +32,7 @@ pub(in crate::plan) fn build_rollout(project: &Project, hosts: &[HostPlan]) -> R
         max_restarting: declared.max_restarting.map(of),
         max_failed: declared.max_failed.map(of),
         unavailable: if waves.is_empty() { Vec::new() } else { unavailable },
+        unselected: if waves.is_empty() { Vec::new() } else { unselected },
         quorum: if waves.is_empty() { Vec::new() } else { quorum },
         hours: declared.hours.filter(|_| !waves.is_empty()).map(|hours| hours.to_string()),
         waves,
@@ -54,12 +58,29 @@ fn is_out_of_service(host: &HostPlan) -> bool {
 
 /// Returns the hosts that receive all their changes first: the first changing ones, in plan order. Hosts that are
 /// already out of service come first; hosts that cannot succeed come last.
+///
+/// A host that has a recipe already, and fails its verification, comes before them: as the canary of an earlier run it
+/// has shown that the recipe must not go to further hosts.
 fn choose_canaries(declared: &config::RolloutPolicy, hosts: &[HostPlan], machines: usize) -> Vec<HostName> {
     let Some(share) = declared.canary else { return Vec::new() };
-    let mut changing: Vec<&HostPlan> =
-        hosts.iter().filter(|host| host.has_changes() && !host.host.is_cluster()).collect();
+    let machine_plans = || hosts.iter().filter(|host| !host.host.is_cluster());
+    let mut changing: Vec<&HostPlan> = machine_plans().filter(|host| host.has_changes()).collect();
+    let recipes = list_changing_recipes(&changing);
     changing.sort_by_key(|host| (!can_complete(host), !is_left_open(host)));
-    changing.iter().take(share.resolve_count(machines)).map(|host| host.host.clone()).collect()
+    let failed = machine_plans().filter(|host| has_failed_canary_test(host, &recipes));
+    failed.chain(changing).take(share.resolve_count(machines)).map(|host| host.host.clone()).collect()
+}
+
+fn list_changing_recipes<'p>(hosts: &[&'p HostPlan]) -> BTreeSet<&'p str> {
+    let steps = hosts.iter().flat_map(|host| &host.steps).filter(|step| step.will_run());
+    steps.map(|step| &*step.id.recipe).collect()
+}
+
+/// Returns whether a host that this run does not change fails the verification of one of `recipes`.
+fn has_failed_canary_test(host: &HostPlan, recipes: &BTreeSet<&str>) -> bool {
+    let fails = |verify: &VerifyPlan| verify.verdict == StepVerdict::Change && recipes.contains(&*verify.recipe);
+    let is_observed = host.reach == HostReachability::Observed && host.refused.is_none() && host.hold.is_none();
+    is_observed && !host.has_changes() && host.verify.iter().any(fails)
 }
 
 fn can_complete(host: &HostPlan) -> bool {

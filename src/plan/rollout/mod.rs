@@ -5,12 +5,14 @@
 
 mod admission;
 mod build;
+mod start;
 #[cfg(test)]
 mod tests;
 mod waves;
 
 pub use admission::{RolloutProgress, WindowDecision, WindowWaiters};
 pub(super) use build::build_rollout;
+pub use start::StartRefusal;
 
 use crate::model::HostName;
 use schemars::JsonSchema;
@@ -41,6 +43,9 @@ pub struct RolloutPlan {
     /// Groups of hosts. No two hosts of a group may be out of service at once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quorum: Vec<QuorumGroup>,
+    /// Hosts of these groups that are not selected: whether they are in service is not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unselected: Vec<HostName>,
     /// Hours in which windows may open, by the clock of the machine that forge runs on: `22:00-05:00`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hours: Option<String>,

@@ -51,6 +51,9 @@ pub struct PlannedReboot {
     /// Whether nothing else can make them effective before. If false, the host reboots only if they are not effective
     /// by then.
     pub certain: bool,
+    /// Seconds after the boot at which the host takes it back unless it brought the host back; absent if it never does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard_s: Option<u64>,
 }
 
 impl HostWindow {

@@ -84,7 +84,9 @@ impl WindowScope {
         steps: &'s [StepPlan],
     ) -> Option<&'s StepPlan> {
         let stuck = |step: &&StepPlan| stuck_state(step).is_some();
-        if super::left_open_by(case.seen).is_some() || !steps.iter().any(|step| stuck(&step)) {
+        if super::left_open_by(case.seen, &case.ground.project.cluster).is_some()
+            || !steps.iter().any(|step| stuck(&step))
+        {
             return None;
         }
         let members = WindowMembers::new(case, self);
@@ -249,10 +251,4 @@ fn add_stops(names: &[String], during: &str, into: &mut Vec<WindowStop>) {
             into.push(WindowStop { name: name.clone(), during: during.to_owned() });
         }
     }
-}
-
-/// Returns whether the host is declared as a Slurm node.
-pub(super) fn is_slurm_node(case: &HostContext<'_>) -> bool {
-    let slurm = case.ground.project.rollout.slurm.as_ref();
-    slurm.is_some_and(|(group, _)| group == "all" || case.host.groups.contains(group))
 }

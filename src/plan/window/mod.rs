@@ -12,7 +12,7 @@ mod window_mark;
 pub use super::model::step_disruption;
 pub use host_window::{HostWindow, PlannedReboot, StepStage, WindowStop};
 pub use members::{WindowScope, explain_unopened_window, has_delayed_effect, list_effect_triggers, needs_reboot};
-pub use window_mark::{WINDOW_MARK, left_open_by};
+pub use window_mark::{WINDOW_MARK, find_other_window, left_open_by};
 
 use super::{
     ChangeCertainty, HostContext, HostWarning, ObservedHost, ObservedNode, PredictedEffects, StepAssessment,
@@ -70,25 +70,31 @@ fn build_window(
 ) -> Option<HostWindow> {
     let both = || turns.iter().zip(steps);
     let own = both().filter(|(turn, step)| members.is_member(turn, step)).map(|(_, step)| step.id.clone());
-    let mut window = HostWindow { steps: own.collect(), left_open: left_open_by(case.seen), ..HostWindow::default() };
+    let left_open = left_open_by(case.seen, &case.ground.project.cluster);
+    let mut window = HostWindow { steps: own.collect(), left_open, ..HostWindow::default() };
     let changing: BTreeSet<&str> = window.steps.iter().map(|id| &*id.recipe).collect();
     (window.stops, window.unloads) = members::list_stops(case, &changing);
+    // A simulated reboot has no guard.
+    let guard_s =
+        case.ground.project.rollout.reboot_guard_s.filter(|_| !case.ground.project.is_simulated(&case.host.name));
     for (turn, step) in both().filter(|(turn, step)| members.awaits_reboot(turn, step)) {
         let round = match stages.get(&turn.index) {
             Some(StepStage::Inside(reboots)) => *reboots as usize,
             _ => 0,
         };
         while window.reboots.len() <= round {
-            window.reboots.push(PlannedReboot { steps: Vec::new(), certain: false });
+            window.reboots.push(PlannedReboot { steps: Vec::new(), certain: false, guard_s });
         }
         let reboot = &mut window.reboots[round];
         reboot.certain |= step.by_reboot || list_effect_triggers(turn).all(|way| way == "reboot");
         reboot.steps.push(step.id.clone());
     }
-    // A run with a selection of steps cannot check everything that belongs to a window, so it closes none.
-    let closes = window.left_open.is_some() && case.ground.filter.is_empty() && case.seen.hold.is_none();
+    // A run with a selection of steps cannot check everything that belongs to a window, so it closes none; nor does an
+    // undo, which has the steps of one run.
+    let checks_all = case.ground.filter.is_empty() && !case.ground.project.generated;
+    let closes = window.left_open.is_some() && checks_all && case.seen.hold.is_none();
     let needed = !window.steps.is_empty() || !window.reboots.is_empty() || closes;
-    window.slurm = needed && members::is_slurm_node(case);
+    window.slurm = needed && case.ground.project.rollout.is_slurm_node(&case.host.groups);
     window.kubernetes = case.seen.node.clone();
     let drain = case.ground.project.rollout.kubernetes.as_ref().filter(|_| window.kubernetes.is_some());
     window.returns = drain
@@ -112,6 +118,15 @@ pub(super) fn warn_drained_node(seen: &ObservedHost) -> Option<HostWarning> {
         _ => return None,
     };
     Some(HostWarning { why: why.into(), hint })
+}
+
+/// Returns the warning for a host that another inventory has taken out of service.
+pub(super) fn warn_other_window(seen: &ObservedHost, cluster: &str) -> Option<HostWarning> {
+    let other = find_other_window(seen, cluster)?;
+    Some(HostWarning {
+        why: other.to_string().into(),
+        hint: Some("run `forge apply` with that inventory: until then, no window of this one opens here".to_owned()),
+    })
 }
 
 /// Returns the unit that a step declares as running, if any.

@@ -40,6 +40,16 @@ fn hold_is_read_with_the_clock_of_the_host() {
 }
 
 #[test]
+fn run_that_holds_the_lock_is_read() {
+    let text = "run: r1\nby: ops@admin (pid 8)\nsince: today\nwhat: forge apply a.yaml\n";
+    let state = one(&printed(format!("key\0\0units\0\0writer\0{text}\0lines\0"))).expect("known");
+    let described = state.writer.map(|writer| writer.describe());
+    assert_eq!(described.as_deref(), Some("`forge apply a.yaml` by ops@admin (pid 8), since today, run r1"));
+    let unread = one(&printed("key\0\0units\0\0writer\0\0lines\0")).expect("known");
+    assert_eq!(unread.writer, None, "it has just begun or ended");
+}
+
+#[test]
 fn guards_are_read_with_run_time_and_steps() {
     let printed_text =
         "key\0\0units\0\0guard\0restored\x0020261121T093015-4f2a-0003\x005m\0base/a\nbase/b[x y]\0lines\0";

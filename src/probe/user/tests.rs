@@ -26,6 +26,7 @@ fn accounts_are_parsed_with_groups_and_lock_state() {
         shell: "/bin/bash".into(),
         groups: vec!["adm".into(), "ops".into()],
         locked: Some(true),
+        has_password: Some(false),
     };
     assert_eq!(one("alice", &raw), Ok(UserState::Present(Box::new(alice))));
     assert_eq!(one("not-here", &raw), Ok(UserState::Absent));
@@ -40,7 +41,10 @@ fn unreadable_shadow_file_leaves_lock_state_unknown() {
     assert_eq!(bob.locked, None);
     let open = text.replace("shadow\0", "shadow\0bob:$y$j9T$x:1::::::");
     let Ok(UserState::Present(bob)) = one("bob", &printed(open)) else { panic!() };
-    assert_eq!(bob.locked, Some(false));
+    assert_eq!((bob.locked, bob.has_password), (Some(false), Some(true)));
+    let shut = text.replace("shadow\0", "shadow\0bob:!$y$j9T$x:1::::::");
+    let Ok(UserState::Present(bob)) = one("bob", &printed(shut)) else { panic!() };
+    assert_eq!((bob.locked, bob.has_password), (Some(true), Some(true)));
 }
 
 #[test]

@@ -1,16 +1,18 @@
 //! `group`: a user group.
 
 use crate::diag::Diag;
-use crate::model::{BlockClass, DisruptionClass, UndoDeclaration, UndoEffect, Value};
+use crate::model::{DisruptionClass, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{GroupInfo, GroupState, Observation, Probe};
+use crate::resource::shared::accounts::{AccountName, account_probes, assess_taken_number, require_accounts};
 use crate::resource::shared::file_target::describe_differences;
 use crate::resource::shared::shell;
 use crate::resource::shared::shell::RETRY_FUNCTION;
 use crate::resource::shared::support::{bad_value, check_account_name, group_state, join_words, required_text};
 use crate::resource::traits::{EffectReach, KindTraits, PackageExposure};
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, DeclaredResource,
-    FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject,
+    DeclaredMembership, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff,
+    ResourceKind, TypedResource, ValueChange,
 };
 use crate::script::ShellFragment;
 use serde::Serialize;
@@ -25,7 +27,8 @@ pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
 `the group exists, gid and members match`.
 
 `members` is the exact list of members, or the minimum with `append: true`. Users who have the group as their *primary*
-group are not part of that list. Members must have an account.
+group are not part of that list. A change that adds a member without an account is **blocked**, unless an earlier step
+creates the account.
 
 **A change** uses `groupadd`, `groupmod` and `gpasswd`, which lock the account files; forge waits for a lock held by
 another program. A gid that belongs to another group blocks the step, and the message names that group.
@@ -110,9 +113,11 @@ impl GroupResource {
             Some(group) => self.assess_existing(group),
         };
         let sets_gid = judgement.diff.as_ref().is_some_and(GroupDiff::sets_gid);
-        match state.gid_of.as_deref().filter(|_| sets_gid) {
-            Some(other) => self.block_taken_gid(other, judgement, cx),
-            None => judgement,
+        match (self.gid, state.gid_of.as_ref().filter(|_| sets_gid)) {
+            (Some(gid), Some(other)) => {
+                assess_taken_number(judgement, ("gid", gid), &AccountName::Group(other.clone()), cx)
+            }
+            _ => judgement,
         }
     }
 
@@ -156,21 +161,18 @@ impl GroupResource {
         Some(if self.append { sort_names(members.into_iter().chain(found.to_vec()).collect()) } else { members })
     }
 
-    /// Evaluates a gid that belongs to another group: blocked, unless an earlier step may change that group's gid.
-    fn block_taken_gid(
-        &self,
-        other: &str,
-        judgement: Assessment<GroupDiff>,
-        cx: &AssessmentContext<'_>,
-    ) -> Assessment<GroupDiff> {
-        let gid = self.gid.unwrap_or_default();
-        let reason = format!("gid {gid} belongs to group `{other}`");
-        if cx.predicted.is_some_and(|p| p.after.is_some()) {
-            let reason = format!("{reason}, which an earlier step may change").into();
-            return Assessment { reason, ..judgement }.mark_predicted();
-        }
-        Assessment::blocked(BlockClass::Rule, reason, judgement.basis)
-            .hint(format!("choose another `gid`, or change the gid of `{other}` in a step before this one"))
+    /// Returns the accounts that become members.
+    fn list_new_members(&self, diff: &GroupDiff) -> Vec<AccountName> {
+        let changed = match diff {
+            GroupDiff::Create { members, .. } => members.is_some(),
+            GroupDiff::Modify { members, .. } => members.is_some(),
+            GroupDiff::Remove { .. } => false,
+        };
+        if changed { self.list_members() } else { Vec::new() }
+    }
+
+    fn list_members(&self) -> Vec<AccountName> {
+        self.members.iter().flatten().map(|member| AccountName::User(member.clone())).collect()
     }
 
     fn render_script(&self, diff: &GroupDiff) -> ShellFragment {
@@ -280,7 +282,8 @@ impl DeclaredResource for GroupResource {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        vec![self.probe()]
+        let members = self.list_members();
+        [self.probe()].into_iter().chain(account_probes(&members).filter(|_| !self.absent)).collect()
     }
 
     fn desired_value(&self) -> Value {
@@ -290,8 +293,13 @@ impl DeclaredResource for GroupResource {
         json!({ "name": self.name, "gid": self.gid, "members": self.members, "append": self.append })
     }
 
+    fn declared_membership(&self) -> Option<DeclaredMembership> {
+        let members = self.members.clone().filter(|_| !self.absent)?;
+        Some(DeclaredMembership::OfGroup { group: self.name.clone(), members, exact: !self.append })
+    }
+
     fn provided_items(&self) -> Vec<ProvidedItem> {
-        Vec::new()
+        (!self.absent).then(|| ProvidedItem::Group(self.name.clone())).into_iter().collect()
     }
 }
 
@@ -301,7 +309,11 @@ impl TypedResource for GroupResource {
     fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<GroupDiff> {
         match group_state(seen, &self.probe()) {
             Ok(state) if self.absent => self.assess_removal(state),
-            Ok(state) => self.assess_presence(state, cx),
+            Ok(state) => {
+                let judgement = self.assess_presence(state, cx);
+                let members = judgement.diff.as_ref().map(|diff| self.list_new_members(diff)).unwrap_or_default();
+                require_accounts(judgement, &members, seen, cx)
+            }
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }

@@ -6,7 +6,7 @@ mod rules;
 pub(in crate::resource) use rules::check_workload;
 
 use crate::diag::Diag;
-use crate::model::{DisruptionClass, SecretStore, Value};
+use crate::model::{DisruptionClass, SecretStore, UndoEffect, Value};
 use crate::object::ObjectId;
 use crate::object::{collect_images, find_image_source};
 use crate::probe::{Observation, Probe};
@@ -36,8 +36,9 @@ and, if the API knows it, who set it; declared fields are taken over. A field th
 undeclared field that was *added* with `kubectl` or another interactive tool is removed too. Fields that controllers add
 stay.
 
-**Objects that the step declared before** and no longer declares are deleted if forge still manages any of their fields;
-the plan lists them. Namespaces and CustomResourceDefinitions stay, because deleting them would delete their contents.
+**Objects that the step declared before** and that no step declares any more are deleted if forge still manages any of
+their fields; the plan lists them. Namespaces and CustomResourceDefinitions stay, because deleting them would delete
+their contents.
 
 **Rejected before forge contacts the cluster** are images without tag or digest or with the tag `latest`, ConfigMap
 values that are not text, and values of keys that end in `.json` and are not strict JSON. So are containers that request
@@ -252,8 +253,13 @@ impl TypedResource for ManifestResource {
 
     fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<ObjectsDiff> {
         let wait = self.wait.as_deref().map(|condition| (condition, self.limit_s));
-        let want =
-            DesiredObjects { objects: &self.objects, absent: self.absent, wait, disruption: DisruptionClass::D0 };
+        let want = DesiredObjects {
+            objects: &self.objects,
+            absent: self.absent,
+            wait,
+            disruption: DisruptionClass::D0,
+            keeps_additions: false,
+        };
         let images =
             if self.absent { Vec::new() } else { collect_images(self.objects.iter().map(|declared| &declared.object)) };
         let image_sources =
@@ -263,6 +269,14 @@ impl TypedResource for ManifestResource {
 
     fn act(&self, diff: &ObjectsDiff, _cx: &AssessmentContext<'_>) -> Action {
         Action::Calls(diff.build_calls(&self.objects))
+    }
+
+    fn undo(&self, diff: &ObjectsDiff) -> UndoEffect {
+        // An empty namespace may be removed by its own kind.
+        match self.absent && self.objects.iter().any(|declared| declared.id.kind == "Namespace") {
+            true => UndoEffect::irreversible("the contents of a namespace are deleted with it"),
+            false => diff.derive_undo(),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ pub(in crate::resource) mod manifest;
 pub(in crate::resource) mod namespace;
 pub(in crate::resource) mod node;
 pub(in crate::resource) mod object;
+pub(in crate::resource) mod restore_object;
 #[cfg(test)]
 mod same_masking;
 pub(in crate::resource) mod secret;

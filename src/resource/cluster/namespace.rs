@@ -1,7 +1,7 @@
 //! `namespace`: a namespace of a cluster.
 
 use crate::diag::Diag;
-use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
+use crate::model::{BlockClass, DisruptionClass, StepVerdict, UndoEffect, Value};
 use crate::object::ObjectId;
 use crate::probe::{Observation, Probe};
 use crate::resource::cluster::object::{
@@ -156,8 +156,11 @@ impl TypedResource for NamespaceResource {
         let objects = std::slice::from_ref(&self.declared);
         // The contents are deleted too.
         let disruption = if self.absent && self.whole { DisruptionClass::D1 } else { DisruptionClass::D0 };
-        let judgement =
-            assess_objects(&DesiredObjects { objects, absent: self.absent, wait: None, disruption }, seen, cx);
+        let judgement = assess_objects(
+            &DesiredObjects { objects, absent: self.absent, wait: None, disruption, keeps_additions: false },
+            seen,
+            cx,
+        );
         match self.absent && object_state(seen, &self.declared.probe()).is_ok() {
             true => self.check_contents(judgement, seen, cx),
             false => judgement,
@@ -166,6 +169,13 @@ impl TypedResource for NamespaceResource {
 
     fn act(&self, diff: &ObjectsDiff, _cx: &AssessmentContext<'_>) -> Action {
         Action::Calls(diff.build_calls(std::slice::from_ref(&self.declared)))
+    }
+
+    fn undo(&self, diff: &ObjectsDiff) -> UndoEffect {
+        match self.absent && self.whole {
+            true => UndoEffect::irreversible("the contents of the namespace are deleted with it"),
+            false => diff.derive_undo(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `secret`: a Secret of the cluster, with values that are never shown.
 
 use crate::diag::Diag;
-use crate::model::{DisruptionClass, Value};
+use crate::model::{DisruptionClass, UndoEffect, Value};
 use crate::object::ObjectId;
 use crate::probe::{Observation, Probe};
 use crate::resource::cluster::object::{
@@ -164,7 +164,13 @@ impl TypedResource for SecretResource {
     fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<ObjectsDiff> {
         let objects = std::slice::from_ref(&self.declared);
         assess_objects(
-            &DesiredObjects { objects, absent: self.absent, wait: None, disruption: DisruptionClass::D0 },
+            &DesiredObjects {
+                objects,
+                absent: self.absent,
+                wait: None,
+                disruption: DisruptionClass::D0,
+                keeps_additions: false,
+            },
             seen,
             cx,
         )
@@ -172,6 +178,10 @@ impl TypedResource for SecretResource {
 
     fn act(&self, diff: &ObjectsDiff, _cx: &AssessmentContext<'_>) -> Action {
         Action::Calls(diff.build_calls(std::slice::from_ref(&self.declared)))
+    }
+
+    fn undo(&self, diff: &ObjectsDiff) -> UndoEffect {
+        diff.derive_undo()
     }
 }
 

@@ -1,11 +1,11 @@
 //! `absent`: removes whatever exists at a path.
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::{BlockClass, DisruptionClass, UndoEffect, Value};
+use crate::model::{BlockClass, DisruptionClass, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
 use crate::resource::shared::file_target::{describe_type, path_probe};
 use crate::resource::shared::shell;
-use crate::resource::shared::support::{bad_value, path_state};
+use crate::resource::shared::support::{bad_value, format_mode, parent_path, path_state};
 use crate::resource::traits::{EffectReach, GuardSupport, KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, DeclaredResource,
@@ -28,7 +28,8 @@ patterns are not supported, because they could match unintended files.
 
 **A change** removes files, links (never their targets) and special files. Files are backed up to
 `/var/lib/forge/backups/RUN/PATH` unless `backup: false`. A directory blocks the step unless `recursive: true`, which
-removes it with its contents, without a backup. If a file system is mounted inside it, nothing is removed.
+removes it with its contents, without a backup. If a file system is mounted inside it, nothing is removed. An undo
+restores the paths that the step lists, also in such a directory, and no other contents.
 
 **Never removed**: `/`, its direct children (`/etc`), system directories (such as `/usr/lib`, `/var/log`, `/etc/ssh`)
 and forge's own directories.
@@ -223,6 +224,10 @@ impl DeclaredResource for AbsentResource {
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         if self.idle { Vec::new() } else { self.paths.iter().map(|path| ("path", path.clone())).collect() }
     }
+
+    fn removed_trees(&self) -> Vec<String> {
+        if self.idle || !self.recursive { Vec::new() } else { self.paths.clone() }
+    }
 }
 
 /// The declared paths at which something exists, in the declared order.
@@ -251,6 +256,45 @@ impl ExistingPath {
     }
 }
 
+impl AbsentDiff {
+    /// Returns how files, links and listed directories are restored. Of the contents of a directory, only listed paths
+    /// are kept.
+    fn restore_kept(&self) -> UndoEffect {
+        let (mut directories, kept): (Vec<_>, Vec<_>) =
+            self.existing.iter().partition(|at| at.info.kind == PathType::Directory);
+        // A directory precedes those in it.
+        directories.sort_by_key(|at| &at.path);
+        let kept_paths: Vec<&str> = kept.iter().map(|at| at.path.as_str()).collect();
+        let Some(first) = directories.first() else { return UndoEffect::restore_paths(kept_paths) };
+        let why = format!("the contents of `{}` are not kept", first.path);
+        let is_listed = |path: &str| directories.iter().any(|at| at.path == path);
+        let goes = |path: &str| directories.iter().any(|at| path.starts_with(&format!("{}/", at.path)));
+        // A path can only be restored in a directory that is restored too.
+        let is_restorable = |at: &&ExistingPath| {
+            let above = parent_path(&at.path).unwrap_or_default();
+            is_listed(above) || !goes(&at.path)
+        };
+        if kept.is_empty() || !self.existing.iter().all(|at| is_restorable(&at)) {
+            return UndoEffect::irreversible(&why);
+        }
+        let declare = |at: &&ExistingPath| {
+            let mode = format_mode(at.info.mode);
+            let fields = json!({ "path": at.path, "owner": at.info.owner, "group": at.info.group, "mode": mode });
+            UndoDeclaration::present("directory", fields)
+        };
+        let count = match kept_paths.iter().filter(|path| goes(path)).count() {
+            0 => String::new(),
+            1 => ", except for one listed path".to_owned(),
+            several => format!(", except for {several} listed paths"),
+        };
+        UndoEffect {
+            steps: directories.iter().map(declare).collect(),
+            lost: Some(format!("{why}{count}")),
+            ..UndoEffect::restore_paths(kept_paths)
+        }
+    }
+}
+
 impl ResourceDiff for AbsentDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
         self.existing.iter().map(ExistingPath::render_removal).collect()
@@ -276,17 +320,16 @@ impl TypedResource for AbsentResource {
 
     fn undo(&self, diff: &AbsentDiff) -> UndoEffect {
         let lost = diff.existing.iter().find_map(|at| match at.info.kind {
-            PathType::Directory => Some(format!("the contents of `{}` are not kept", at.path)),
             PathType::Other => Some(format!("`{}` is a special file, which is not kept", at.path)),
             PathType::File if !self.backup => Some("the step declares `backup: false`".to_owned()),
             PathType::File if at.info.size > KEPT_SIZE_LIMIT => {
                 Some(format!("`{}` is larger than {} MiB and is not kept", at.path, KEPT_SIZE_LIMIT >> 20))
             }
-            PathType::File | PathType::Symlink => None,
+            PathType::File | PathType::Symlink | PathType::Directory => None,
         });
         match lost {
             Some(why) => UndoEffect::irreversible(&why),
-            None => UndoEffect::restore_paths(diff.existing.iter().map(|at| &at.path)),
+            None => diff.restore_kept(),
         }
     }
 }

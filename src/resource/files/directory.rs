@@ -3,6 +3,7 @@
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, GuardEffect, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
+use crate::resource::shared::accounts::{AccountName, account_probes, require_accounts};
 use crate::resource::shared::file_target::{
     OwnershipDiff, ParentState, add_ownership_basis, check_parent, describe_differences, describe_type, path_probe,
     type_basis,
@@ -90,6 +91,10 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
 }
 
 impl DirectoryResource {
+    fn list_owners(&self) -> [AccountName; 2] {
+        AccountName::list_owners(&self.owner, &self.group)
+    }
+
     /// Returns the probe for entries, for a removal that must not remove contents.
     fn emptiness_probe(&self) -> Probe {
         Probe::Check {
@@ -371,7 +376,10 @@ impl DeclaredResource for DirectoryResource {
         match self.absent {
             true if !self.recursive => probes.push(self.emptiness_probe()),
             true => {}
-            false => probes.extend(crate::resource::shared::support::parent_path(&self.path).map(path_probe)),
+            false => {
+                probes.extend(crate::resource::shared::support::parent_path(&self.path).map(path_probe));
+                probes.extend(account_probes(&self.list_owners()));
+            }
         }
         probes
     }
@@ -396,6 +404,10 @@ impl DeclaredResource for DirectoryResource {
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.path.clone())]
     }
+
+    fn removed_trees(&self) -> Vec<String> {
+        if self.absent && self.recursive { vec![self.path.clone()] } else { Vec::new() }
+    }
 }
 
 impl TypedResource for DirectoryResource {
@@ -404,7 +416,9 @@ impl TypedResource for DirectoryResource {
     fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<DirectoryDiff> {
         let judged = match self.absent {
             true => self.assess_absent(seen, cx),
-            false => self.assess_present(seen, cx),
+            false => self
+                .assess_present(seen, cx)
+                .map(|judgement| require_accounts(judgement, &self.list_owners(), seen, cx)),
         };
         judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
@@ -456,7 +470,7 @@ impl TypedResource for DirectoryResource {
 mod tests {
     use super::*;
     use crate::model::StepVerdict;
-    use crate::probe::ProbeReading;
+    use crate::probe::{ProbeReading, UserState};
 
     #[test]
     fn top_level_directories_are_never_removed() {
@@ -479,6 +493,8 @@ mod tests {
         for (path, info) in [(path.as_str(), own), (parent, above)] {
             seen.insert(path_probe(path), Ok(ProbeReading::Path(PathState::Present(Box::new(info)))));
         }
+        let account = ProbeReading::User(UserState::Present(Box::default()));
+        seen.insert(Probe::User { name: "app".to_owned() }, Ok(account));
         build(&fields, false).unwrap().assess(&seen, &AssessmentContext::default())
     }
 

@@ -86,6 +86,8 @@ pub(in crate::resource) const EXPLAIN: &[(&str, &str)] = &[
     ("invalid user", "the owner does not exist on the host: add a `user` step before this one"),
     ("invalid group", "the group does not exist on the host: add a `group` step before this one"),
     ("No space left on device", "the file system is full; the old file is unchanged"),
+    ("I/O error", "the file system may be full, or its disk fails: run `df` and `dmesg` on the host"),
+    ("Device or resource busy", "the path is a mount point of its own: unmount it, or declare what is mounted there"),
     ("Read-only file system", "the file system is mounted read-only; check the kernel log for I/O errors"),
     ("Operation not permitted", "the file may be immutable; check with `lsattr`"),
 ];

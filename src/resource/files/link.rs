@@ -231,6 +231,10 @@ impl ResourceDiff for LinkDiff {
             }
         }
     }
+
+    fn leads_elsewhere(&self) -> bool {
+        matches!(self, Self::Modify(attributes) if attributes.target.is_some())
+    }
 }
 
 /// Target, owner and group of a link, as far as they differ.

@@ -324,6 +324,10 @@ impl DeclaredResource for RestoreResource {
         vec![self.path.clone()]
     }
 
+    fn withholds_content(&self) -> bool {
+        self.secret
+    }
+
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.path.clone())]
     }

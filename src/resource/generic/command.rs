@@ -31,7 +31,8 @@ without either is rejected, because forge could not detect whether it needs to r
 **`verify`** is an additional, stricter check: the step passes only if it exits 0, too.
 
 **A change** runs `apply` and then `check` and `verify` again: if they still fail, the step fails even though `apply`
-succeeded. `apply` must be idempotent, because it may be killed halfway. Pass secrets in `env`.
+succeeded. `apply` must be idempotent, because it may be killed halfway: the host ends a command that runs longer than the
+step's `timeout`. Pass secrets in `env`.
 
 A check that cannot be evaluated before an earlier step runs (its program is not installed yet) is planned as
 `change (predicted)`. The same applies to a check that passes now while a step in its `restart_on` is about to change,
@@ -48,6 +49,7 @@ where nothing is left. A command without `remove` cannot be removed; its step ma
     traits: KindTraits {
         has_restart_inputs: true,
         guard: GuardSupport::Inputs,
+        stops_at_limit: true,
         may_be_long: true,
         check_fields: &["check", "creates"],
         change_field: Some("apply"),

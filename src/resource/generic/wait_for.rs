@@ -219,7 +219,8 @@ while :; do
   if last=$(look); then exit 0; fi
   waited=$(($(date +%s) - began))
   if [ "$waited" -ge "$limit" ]; then fail "gave up after $waited s: $last"; fi
-  sleep "$pause"
+  left=$((limit - waited))
+  sleep "$((pause < left ? pause : left))"
 done
 "#;
 
@@ -284,7 +285,7 @@ const PATH_LOOK: &str = r#"
 limit=$1 pause=$2 what=$3
 look() {
   if [ -e "$what" ] || [ -L "$what" ]; then return 0; fi
-  echo "nothing stands at $what"
+  echo "$what does not exist"
   return 1
 }
 "#;

@@ -327,6 +327,8 @@ const EXPLAIN: &[(&str, &str)] = &[
     shell::EXPLAIN_UNSAFE_PATH,
     ("has changed since", "another process writes this file; run forge again"),
     ("No space left on device", "the file system is full; the old file is unchanged"),
+    ("I/O error", "the file system may be full, or its disk fails: run `df` and `dmesg` on the host"),
+    ("Device or resource busy", "the path is a mount point of its own: unmount it, or declare what is mounted there"),
     ("Read-only file system", "the file system is mounted read-only; check the kernel log for I/O errors"),
     ("Operation not permitted", "the file may be immutable; check with `lsattr`"),
 ];

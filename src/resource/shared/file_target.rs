@@ -3,6 +3,7 @@
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, SecretStore, UndoEffect, UntrustedText, Value};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
+use crate::resource::shared::accounts::{AccountName, account_probes, require_accounts};
 use crate::resource::shared::diff;
 use crate::resource::shared::shell::{self, FileWriteSpec};
 use crate::resource::shared::support::{
@@ -127,11 +128,16 @@ impl FileTarget {
         Probe::Path { path: self.path.clone(), want: self.body.digest_for_diff() }
     }
 
-    /// Returns the probes of the path and its parent directory.
+    /// Returns the probes of the path, its parent directory and its owners.
     pub fn probes(&self) -> Vec<Probe> {
         let mut probes = vec![self.probe()];
         probes.extend(parent_path(&self.path).map(path_probe));
+        probes.extend(account_probes(&self.list_owners()));
         probes
+    }
+
+    fn list_owners(&self) -> [AccountName; 2] {
+        AccountName::list_owners(&self.owner, &self.group)
     }
 
     /// Returns the action that installs the file. `validate` is a shell command that must accept the new content before
@@ -179,7 +185,8 @@ impl FileTarget {
     /// Compares the file at the path with the declaration. `parent_made` means that the action creates the parent
     /// directory itself.
     pub fn assess(&self, seen: &Observation, cx: &AssessmentContext<'_>, parent_made: bool) -> Assessment<FileDiff> {
-        self.try_assess(seen, cx, parent_made).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+        let judgement = self.try_assess(seen, cx, parent_made).unwrap_or_else(|unknown| Assessment::unknown(&unknown));
+        require_accounts(judgement, &self.list_owners(), seen, cx)
     }
 
     fn try_assess(
@@ -338,7 +345,9 @@ impl ResourceDiff for FileDiff {
                 other.into_iter().chain([content.render_change()]).chain(ownership.render_changes()).collect()
             }
             Self::Ownership(ownership) => ownership.render_changes(),
-            Self::Remove { before } => vec![AttributeChange::new("file", Some(before), None)],
+            Self::Remove { before } => {
+                vec![AttributeChange::new("file", Some(before), None)]
+            }
         }
     }
 }
@@ -402,8 +411,8 @@ impl OwnershipDiff {
     pub fn render_changes(&self) -> Vec<AttributeChange> {
         let all = [
             ("owner", ChangeAspect::Owner, &self.owner),
-            ("group", ChangeAspect::Other, &self.group),
-            ("mode", ChangeAspect::Other, &self.mode),
+            ("group", ChangeAspect::Permissions, &self.group),
+            ("mode", ChangeAspect::Permissions, &self.mode),
         ];
         let render = |(name, aspect, change): (&str, _, &Option<ValueChange<String>>)| {
             Some(change.as_ref()?.render_change(name).with_aspect(aspect))

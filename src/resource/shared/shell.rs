@@ -296,10 +296,13 @@ pub(in crate::resource) fn replace_symlink(link: &SymlinkSpec<'_>) -> ShellFragm
     close_action(enter_target_directory(action).code(REPLACE_SYMLINK))
 }
 
-/// A link cannot be synced by its name; syncing its directory is enough.
+/// A link cannot be synced by its name; syncing its directory is enough. An owner that is not declared stays.
 const REPLACE_SYMLINK: &str = r#"if [ "$keep" != yes ] && [ -e "./$name" ] && [ ! -L "./$name" ]; then fail "$path is not a link"; fi
 stage
 ln -s -- "$target" "./$name" || fail "cannot make $dir/$box/$name"
+if [ -L "../$name" ]; then
+  was=$(stat -c %u:%g -- "../$name") && { [ "$was" = 0:0 ] || chown -h -- "$was" "./$name"; } || fail "cannot keep the owner of $path"
+fi
 if [ -n "$own" ]; then chown -h -- "$own" "./$name" || fail "cannot give $path to $own"; fi
 keep
 mv -fT -- "./$name" "../$name" || fail "cannot rename $dir/$box/$name to $path"
@@ -379,6 +382,10 @@ sync -- .. || fail "cannot sync $dir"
 fn yes_or_no(flag: bool) -> &'static str {
     if flag { "yes" } else { "no" }
 }
+
+/// Requires `fail` and `unit`. A mask is a link in `/etc`, or in `/run` until the next boot; each command removes one of them.
+pub(in crate::resource) const UNMASK: &str =
+    "systemctl unmask -- \"$unit\" && systemctl unmask --runtime -- \"$unit\" || fail \"cannot unmask $unit\"\n";
 
 /// The account tools exit with 1 or 10 if another program holds the lock of a file that they write; `patient` retries
 /// for ten seconds.

@@ -129,11 +129,17 @@ pub(in crate::resource) fn parent_path(path: &str) -> Option<&str> {
 }
 
 /// The field for the owner of a file.
-pub(in crate::resource) const OWNER_FIELD: FieldSpec =
-    FieldSpec::optional("owner", FieldType::Name, "Name of the owner. Default `root`.");
+pub(in crate::resource) const OWNER_FIELD: FieldSpec = FieldSpec::optional(
+    "owner",
+    FieldType::Name,
+    "Name of the owner, who exists or is created by an earlier step. Default `root`.",
+);
 /// The field for the group of a file.
-pub(in crate::resource) const GROUP_FIELD: FieldSpec =
-    FieldSpec::optional("group", FieldType::Name, "Name of the group. Default `root`.");
+pub(in crate::resource) const GROUP_FIELD: FieldSpec = FieldSpec::optional(
+    "group",
+    FieldType::Name,
+    "Name of the group, which exists or is created by an earlier step. Default `root`.",
+);
 
 /// Returns owner and group of a file, by default `root`.
 pub(in crate::resource) fn parse_owner_and_group(

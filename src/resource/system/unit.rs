@@ -1,11 +1,13 @@
 //! `unit`: a systemd unit file or drop-in, loaded by the manager.
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::{StepVerdict, UndoEffect, Value};
-use crate::probe::{Observation, Probe, UnansweredReason, UnitState};
+use crate::model::{BlockClass, StepVerdict, UndoEffect, Value};
+use crate::probe::{Observation, PathState, Probe, UnansweredReason, UnitState};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
-use crate::resource::shared::support::{bad_value, join_quoted, reject_secrets, required_text, unit_name, unit_state};
+use crate::resource::shared::support::{
+    bad_value, join_quoted, path_state, reject_secrets, required_text, unit_name, unit_state,
+};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, DeclaredResource,
@@ -30,10 +32,14 @@ is not loaded is a change. An unchanged step reports `content, owner and mode ma
 and tools may declare them; the reason names them: `drop-in /etc/systemd/system/app.service.d/zz.conf changes the unit`.
 Remove one with an `absent` or `unit` step.
 
-**A change** checks a whole unit with `systemd-analyze verify` if it is installed (only errors fail, not warnings; the
-programs that the unit starts must exist), replaces the file atomically as `file` does, and reloads the manager. It
-restarts nothing: list this step in the `restart_on` of a `service`. A mask (a link to `/dev/null`) at the path is
-replaced, and the plan says so.
+**Blocked**: the file matches, but systemd rejects the unit, for example because of another drop-in.
+
+**A change** checks the unit with `systemd-analyze verify` if it is installed, replaces the file atomically as `file`
+does, and reloads the manager. The check fails for an error, and for a line that systemd ignores (an unknown key, a value
+that it cannot read); other warnings do not count. The programs that the unit starts must exist; a drop-in is checked
+together with its unit. It restarts nothing: list this step in the `restart_on` of a `service`. A mask (a link to
+`/dev/null`) at the path is replaced, and the plan says so. The links of targets and aliases that the new `[Install]`
+section does not name any longer are removed.
 
 **Secrets** are rejected, because every account can read units with `systemctl cat` and `systemctl show`. Write them
 with a `file` step of mode 0600, and name that file in `EnvironmentFile=` or `LoadCredential=`.
@@ -90,10 +96,45 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         (None, None) if absent => (format!("{UNITS_FOLDER}/{name}"), ""),
         (None, None) => return Err(Diag::error(DiagCode::MissingKey, "`content` or `drop_in` is required")),
     };
+    check_sections(&name, content)?;
     let target =
         FileTarget { path, body: FileBody::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
     let drop_in = fields.contains("drop_in");
     Ok(Box::new(UnitResource { name, target, drop_in, backup: fields.get_bool("backup").unwrap_or(true), absent }))
+}
+
+/// Rejects lines that systemd ignores: those before the first section, and sections that a unit of this type does not have.
+fn check_sections(unit: &str, content: &str) -> Result<(), Diag> {
+    let own = unit.rsplit('.').next().unwrap_or_default();
+    let mut in_section = false;
+    let mut continues = false;
+    for line in content.lines() {
+        let text = line.trim();
+        // A comment does not end the line that continues around it.
+        if text.starts_with(['#', ';']) {
+            continue;
+        }
+        let is_continuation = std::mem::replace(&mut continues, text.ends_with('\\'));
+        if text.is_empty() || is_continuation {
+            continue;
+        }
+        match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            Some(name) => {
+                let known =
+                    ["Unit", "Install"].contains(&name) || name.eq_ignore_ascii_case(own) || name.starts_with("X-");
+                if !known {
+                    return Err(bad_value(format!("systemd ignores the section `[{name}]` of `{unit}`")));
+                }
+                in_section = true;
+            }
+            None if !in_section => {
+                return Err(bad_value(format!("systemd ignores `{text}`: it is before the first section"))
+                    .hint("begin with a header such as `[Service]`"));
+            }
+            None => {}
+        }
+    }
+    Ok(())
 }
 
 fn parse_drop_in<'a>(unit: &str, table: &'a serde_json::Map<String, Value>) -> Result<(String, &'a str), Diag> {
@@ -138,6 +179,30 @@ impl UnitResource {
         self.name.contains("@.")
     }
 
+    /// Returns the text of the unit before a change, `None` if it is not known. systemd reads no `[Install]` section from a
+    /// drop-in.
+    fn text_before<'s>(&self, seen: &'s Observation) -> Option<&'s str> {
+        if self.absent || self.drop_in {
+            return None;
+        }
+        match path_state(seen, &self.target.probe()).ok()? {
+            // The host sends the text of a file whose content differs.
+            PathState::Present(info) => Some(info.body.as_ref()?.raw()),
+            PathState::Absent => Some(""),
+        }
+    }
+
+    /// Returns the paths of the links that `systemctl enable` made for the text before, and would not make any longer.
+    /// The names of a template's links depend on its instances.
+    fn list_old_links(&self, seen: &Observation) -> Vec<String> {
+        let Some(before) = self.text_before(seen).filter(|_| !self.is_template()) else { return Vec::new() };
+        let text = String::from_utf8_lossy(self.target.body.bytes());
+        let kept = list_installs(&text);
+        let gone = list_installs(before).into_iter().filter(|install| !kept.contains(install));
+        let plain = gone.filter(|install| !install.name.contains(['%', '/']) && install.name != self.name);
+        plain.map(|install| install.link_path(&self.name)).collect()
+    }
+
     /// Adds the need for a daemon-reload to a judgement of the file.
     fn add_manager_state(
         &self,
@@ -150,6 +215,12 @@ impl UnitResource {
         let unit = unit_state(seen, &self.probe())?;
         let unread = unit.need_daemon_reload;
         let mut basis = file.basis.clone();
+        if file.verdict == StepVerdict::Ok && !self.absent && matches!(unit.load.as_str(), "bad-setting" | "error") {
+            basis["load"] = json!(unit.load);
+            let reason = format!("the file matches, but systemd rejects `{}` ({})", self.name, unit.load);
+            return Ok(Assessment::blocked(BlockClass::Host, reason, basis)
+                .hint(format!("run `systemctl status {}`: it names the file and the line", self.name)));
+        }
         basis["daemon_reload"] = json!(unread);
         Ok(match (file.verdict, unread) {
             (StepVerdict::Ok, false) => {
@@ -188,7 +259,15 @@ impl UnitResource {
                 .code("[ $? -eq 0 ] &&\n"),
             false => ShellFragment::new(),
         };
-        folder.append_fragment(target.render_write(cx, self.backup, if self.drop_in { "" } else { VERIFY }))
+        let verify = if self.drop_in { self.render_drop_in_check() } else { VERIFY.to_owned() };
+        folder.append_fragment(target.render_write(cx, self.backup, &verify))
+    }
+
+    fn render_drop_in_check(&self) -> String {
+        let file = self.target.path.rsplit('/').next().unwrap_or_default();
+        // Only a NUL byte cannot be quoted, and a name has none.
+        let quote = |word| shlex::try_quote(word).unwrap_or_default();
+        format!("set -- {} {}\n{VERIFY_DROP_IN}", quote(self.name.as_str()), quote(file))
     }
 }
 
@@ -197,9 +276,48 @@ dir=${1%/*}
 [ -d "$dir" ] || mkdir -m 0755 -- "$dir" || fail "cannot make $dir"
 "#;
 
-/// systemd derives a unit's type from its file name, which the candidate has.
+/// systemd derives a unit's type from its file name, which the candidate has. It loads a unit without the lines that it
+/// cannot read, and only warns about them: then the unit would not be what the step declares.
 const VERIFY: &str = r#"command -v systemd-analyze >/dev/null 2>&1 || exit 0
-systemd-analyze verify --man=no "$FORGE_FILE""#;
+said=$(systemd-analyze verify --man=no "$FORGE_FILE" 2>&1)
+status=$?
+ignored=
+while IFS= read -r line; do
+  case $line in "$FORGE_FILE":*", ignoring"* | "$FORGE_FILE":*". Ignoring"*) ignored=1 ;; esac
+done <<SAID
+$said
+SAID
+[ -z "$said" ] || printf '%s\n' "$said" >&2
+[ -z "$ignored" ] || exit 1
+exit "$status""#;
+
+/// Loads the unit `$1` with the candidate as its drop-in `$2`, in a folder that precedes those of systemd. A unit that
+/// systemd rejects without it too says nothing about the candidate. A template has no instance to load.
+const VERIFY_DROP_IN: &str = r#"command -v systemd-analyze >/dev/null 2>&1 || exit 0
+case $1 in *@.*) exit 0 ;; esac
+from=$(systemctl show --property=FragmentPath --value -- "$1" 2>/dev/null)
+[ -f "$from" ] || exit 0
+trial=$(mktemp -d) || exit 1
+said=$(mkdir -- "$trial/$1.d" && cp -- "$FORGE_FILE" "$trial/$1.d/$2" &&
+  SYSTEMD_UNIT_PATH=$trial: systemd-analyze verify --man=no "$from" 2>&1)
+status=$? ignored=
+while IFS= read -r line; do
+  case $line in "$trial/$1.d/$2":*", ignoring"* | "$trial/$1.d/$2":*". Ignoring"*) ignored=1 ;; esac
+done <<SAID
+$said
+SAID
+rm -rf -- "$trial"
+[ -z "$said" ] || printf '%s\n' "$said" >&2
+[ -z "$ignored" ] || exit 1
+[ "$status" -ne 0 ] && systemd-analyze verify --man=no "$from" >/dev/null 2>&1 || exit 0
+exit "$status""#;
+
+/// The end of a loop over links. A file of that name is not what `systemctl enable` made.
+const REMOVE_LINKS: &str = r#"; do if [ -L "$link" ]; then rm -f -- "$link" && linked=yes; fi; done
+"#;
+
+/// A unit that was enabled stays so.
+const ENABLE_AGAIN: &str = r#"[ $? -eq 0 ] && if [ -n "$linked" ]; then systemctl --quiet enable --"#;
 
 /// Reloads the manager if one is running.
 const RELOAD: &str = r#"[ $? -eq 0 ] && if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
@@ -211,7 +329,8 @@ rmdir --ignore-fail-on-non-empty -- "${1%/*}"
 
 const EXPLAIN: &[(&str, &str)] = &[
     ("is not executable", "a program that the unit starts is missing: install it with an earlier step"),
-    ("Unknown key name", "a key of the unit is misspelt or in the wrong section"),
+    ("Unknown key", "a key of the unit is misspelt, in the wrong section, or newer than the host's systemd"),
+    ("gnoring", "systemd ignores this line: correct its value"),
     ("No space left on device", "the file system is full; the old unit is unchanged"),
 ];
 
@@ -258,6 +377,14 @@ impl DeclaredResource for UnitResource {
         }
     }
 
+    fn new_install(&self, seen: &Observation) -> Option<(String, Vec<String>)> {
+        let before = list_installs(self.text_before(seen)?);
+        let text = String::from_utf8_lossy(self.target.body.bytes());
+        let added = list_installs(&text).into_iter().filter(|install| install.starts() && !before.contains(install));
+        let targets: Vec<String> = added.map(|install| install.name.to_owned()).collect();
+        (!targets.is_empty()).then(|| (self.name.clone(), targets))
+    }
+
     fn restart_input_paths(&self) -> Vec<String> {
         vec![self.target.path.clone()]
     }
@@ -267,12 +394,55 @@ impl DeclaredResource for UnitResource {
     }
 }
 
+/// A name in the `[Install]` section of a unit. Source: `systemd.unit(5)`, "[Install] Section Options".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct UnitInstall<'t> {
+    /// The suffix of the target's folder; `None` for an alias.
+    folder: Option<&'static str>,
+    name: &'t str,
+}
+
+impl UnitInstall<'_> {
+    /// Whether a target starts the unit.
+    fn starts(&self) -> bool {
+        self.folder.is_some()
+    }
+
+    /// Returns the path of the link that `systemctl enable` makes.
+    fn link_path(&self, unit: &str) -> String {
+        match self.folder {
+            Some(folder) => format!("{UNITS_FOLDER}/{}.{folder}/{unit}", self.name),
+            None => format!("{UNITS_FOLDER}/{}", self.name),
+        }
+    }
+}
+
+/// Returns the targets in which the text of a unit installs it, and its aliases.
+fn list_installs(text: &str) -> Vec<UnitInstall<'_>> {
+    let folder = |key: &str| match key {
+        "WantedBy" => Some(Some("wants")),
+        "RequiredBy" => Some(Some("requires")),
+        "UpheldBy" => Some(Some("upholds")),
+        "Alias" => Some(None),
+        _ => None,
+    };
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    let installs = pairs.filter_map(|(key, names)| Some((folder(key.trim())?, names)));
+    installs
+        .flat_map(|(folder, names)| names.split_whitespace().map(move |name| UnitInstall { folder, name }))
+        .collect()
+}
+
 /// How a unit differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[allow(clippy::large_enum_variant, reason = "one per step, and a file that differs is the usual case")]
 pub(in crate::resource) enum UnitDiff {
     /// The unit's file differs; the manager is reloaded with it.
-    File(FileDiff),
+    File {
+        file: FileDiff,
+        /// Paths of links that the new file does not ask for any longer.
+        links: Vec<String>,
+    },
     /// The file matches, but systemd has loaded an earlier one.
     Reload,
 }
@@ -280,7 +450,10 @@ pub(in crate::resource) enum UnitDiff {
 impl ResourceDiff for UnitDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
         match self {
-            Self::File(file) => file.render_changes(),
+            Self::File { file, links } => {
+                let removed = links.iter().map(|link| AttributeChange::new("link", Some(link), None));
+                file.render_changes().into_iter().chain(removed).collect()
+            }
             Self::Reload => vec![AttributeChange::new("daemon-reload", Some("needed"), Some("done"))],
         }
     }
@@ -290,14 +463,19 @@ impl TypedResource for UnitResource {
     type Diff = UnitDiff;
 
     fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<UnitDiff> {
-        let file = self.assess_file(seen, cx).map_diff(UnitDiff::File);
+        let links = self.list_old_links(seen);
+        let mut file = self.assess_file(seen, cx).map_diff(|file| UnitDiff::File { file, links });
+        // The links are no part of the file.
+        if let Some(diff) = &file.diff {
+            file.changes = diff.render_changes();
+        }
         self.add_manager_state(file, seen).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
     fn act(&self, diff: &UnitDiff, cx: &AssessmentContext<'_>) -> Action {
         let files = match diff {
             UnitDiff::Reload => ShellFragment::new().code(":\n"),
-            UnitDiff::File(FileDiff::Remove { .. }) => {
+            UnitDiff::File { file: FileDiff::Remove { .. }, .. } => {
                 let removed = shell::remove_file(&self.target.path, cx.run, self.backup);
                 match self.drop_in {
                     true => removed.code("[ $? -eq 0 ] &&\n").append_fragment(shell::close_action(
@@ -306,14 +484,32 @@ impl TypedResource for UnitResource {
                     false => removed,
                 }
             }
-            UnitDiff::File(_) => self.render_write(cx),
+            UnitDiff::File { links, .. } if links.is_empty() => self.render_write(cx),
+            UnitDiff::File { links, .. } => {
+                let write = ShellFragment::new().code("linked=\n").append_fragment(self.render_write(cx));
+                let write = write.code("[ $? -eq 0 ] && for link in");
+                let removed = links.iter().fold(write, |script, link| script.word(link)).code(REMOVE_LINKS);
+                return Action::Script(ActionScript {
+                    body: removed.code(RELOAD).code(ENABLE_AGAIN).word(&self.name).code("; fi\n"),
+                    long: false,
+                    explain: EXPLAIN,
+                });
+            }
         };
         Action::Script(ActionScript { body: files.code(RELOAD), long: false, explain: EXPLAIN })
     }
 
     fn undo(&self, diff: &UnitDiff) -> UndoEffect {
         match diff {
-            UnitDiff::File(_) => self.target.undo_write(self.backup),
+            UnitDiff::File { links, .. } => {
+                let mut effect = self.target.undo_write(self.backup);
+                if effect.irreversible.is_none() && !links.is_empty() {
+                    let text = String::from_utf8_lossy(self.target.body.bytes());
+                    let new = list_installs(&text).into_iter().map(|install| install.link_path(&self.name));
+                    effect.paths.extend(links.iter().cloned().chain(new));
+                }
+                effect
+            }
             UnitDiff::Reload => UndoEffect::default(),
         }
     }
@@ -339,6 +535,17 @@ mod tests {
     }
 
     #[test]
+    fn install_section_names_targets() {
+        let text = "[Install]\nWantedBy = timers.target  multi-user.target\nRequiredBy=a.service\nAlso=b\nWantedBy=\n";
+        let links: Vec<String> = list_installs(text).iter().map(|install| install.link_path("x.timer")).collect();
+        let folder = "/etc/systemd/system";
+        let expected = ["timers.target.wants/x.timer", "multi-user.target.wants/x.timer", "a.service.requires/x.timer"];
+        assert_eq!(links, expected.map(|link| format!("{folder}/{link}")));
+        let alias = list_installs("Alias=y.timer\n");
+        assert_eq!((alias[0].starts(), alias[0].link_path("x.timer")), (false, format!("{folder}/y.timer")));
+    }
+
+    #[test]
     fn exactly_one_of_content_and_drop_in_is_required() {
         assert_eq!(build_error(&[("name", json!("a"))]), "`content` or `drop_in` is required");
         assert_eq!(
@@ -349,6 +556,13 @@ mod tests {
             ]),
             "`content` and `drop_in` exclude each other"
         );
+        let drop_in = |text| build_error(&[("name", json!("a")), ("drop_in", json!({ "name": "b", "content": text }))]);
+        assert_eq!(drop_in("# x\nLimitNOFILE=5\n"), "systemd ignores `LimitNOFILE=5`: it is before the first section");
+        assert_eq!(drop_in("[Servcie]\nLimitNOFILE=5\n"), "systemd ignores the section `[Servcie]` of `a.service`");
+        assert_eq!(drop_in("[Timer]\n"), "systemd ignores the section `[Timer]` of `a.service`");
+        let good = "[X-Site]\na=b\n[Service]\nExecStart=/bin/sh -c \\\n  # comment\n  [ok]\n";
+        let fields = [("name", json!("a")), ("content", json!(good))];
+        assert!(build(&FieldValues(fields.into_iter().collect()), false).is_ok());
         assert_eq!(
             build_error(&[("name", json!("a")), ("drop_in", json!({ "name": ".b", "content": "" }))]),
             "`.b` is not a valid drop-in name: systemd ignores hidden files"

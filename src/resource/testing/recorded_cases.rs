@@ -23,6 +23,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, json};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// A run name in the engine's format.
@@ -189,6 +190,7 @@ fn assess_case<T>(
         predicted: predicted.as_ref(),
         record: context.get("record"),
         inputs: &inputs,
+        declared_elsewhere: parse_claims(&context["elsewhere"]),
         run: RUN,
         key: None,
         secrets: Some(&secrets),
@@ -289,6 +291,13 @@ fn parse_inputs(given: &Value) -> Vec<RestartInput> {
     given.as_array().into_iter().flatten().map(input).collect()
 }
 
+/// Parses what other steps declare: pairs of kind and name.
+fn parse_claims(given: &Value) -> BTreeSet<(String, String)> {
+    let text = |value: &Value| value.as_str().expect("kind and name").to_owned();
+    let claim = |pair: &Value| (text(&pair[0]), text(&pair[1]));
+    given.as_array().into_iter().flatten().map(claim).collect()
+}
+
 fn parse_predicted(given: &Value) -> Option<EarlierStepEffects> {
     let given = given.as_object()?;
     let thing = |(kind, name): (&String, &Value)| {
@@ -297,6 +306,7 @@ fn parse_predicted(given: &Value) -> Option<EarlierStepEffects> {
             "path" => ProvidedItem::Path(name),
             "unit" => ProvidedItem::Unit(name),
             "user" => ProvidedItem::User(name),
+            "group" => ProvidedItem::Group(name),
             "package" => ProvidedItem::Package(name),
             other => panic!("no thing `{other}`"),
         }

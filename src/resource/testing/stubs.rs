@@ -363,6 +363,7 @@ fn service_is_unmasked_enabled_and_started() {
         stubs.logged_calls(&SYSTEMD_QUIET),
         [
             "systemctl unmask -- nginx.service",
+            "systemctl unmask --runtime -- nginx.service",
             "systemctl enable -- nginx.service",
             "systemctl reset-failed -- nginx.service",
             "systemctl start -- nginx.service"
@@ -431,7 +432,9 @@ fn mount_scratch(stubs: &CommandStubs, mounted: bool) -> Output {
     });
     let entry = json!({ "line": 1, "text": format!("tmpfs {path} tmpfs size=1m 0 0") });
     let state = if mounted { json!({ "mounts": [other], "fstab": [entry] }) } else { json!({ "mounts": [] }) };
-    stubs.run_observed("mount", written, false, json!({ format!("mount {path}"): state }))
+    let unit = format!("unit {}.mount", path[1..].replace('/', "-"));
+    let loaded = json!({ "load": "loaded", "active": "inactive", "sub": "dead" });
+    stubs.run_observed("mount", written, false, json!({ format!("mount {path}"): state, unit: loaded }))
 }
 
 #[test]

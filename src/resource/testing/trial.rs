@@ -412,8 +412,8 @@ fn invalid_unit_is_not_installed() {
     let units = trial.path("units");
     std::fs::create_dir(&units).unwrap();
     trial.moved.push(("/etc/systemd/system", units.clone()));
-    let build = |program: &str| {
-        let content = format!("[Service]\nExecStart={program}\nUnknownKey=1\n");
+    let build = |program: &str, line: &str| {
+        let content = format!("[Service]\nExecStart={program}\n{line}\n");
         trial.build("unit", &json!({ "name": "forge-trial", "content": content }), false)
     };
     let act = |unit: &dyn Resource| {
@@ -426,11 +426,17 @@ fn invalid_unit_is_not_installed() {
         let judgement = unit.assess(&seen, &trial.context());
         trial.run_action("dash", unit.render_action(&judgement, &trial.context()).into_script().body)
     };
-    let refused = act(build("/nonexistent/program").as_ref());
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && said.contains("is not executable"), "{said}");
-    assert_eq!(std::fs::read_dir(&units).unwrap().count(), 0);
-    let taken = act(build("/bin/true").as_ref());
+    for (program, line, why) in [
+        ("/nonexistent/program", "X-Own=1", "is not executable"),
+        ("/bin/true", "UnknownKey=1", "'UnknownKey'"),
+        ("/bin/true", "LimitMEMLOCK=lots", "ignoring: lots"),
+    ] {
+        let refused = act(build(program, line).as_ref());
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && said.contains(why), "{said}");
+        assert_eq!(std::fs::read_dir(&units).unwrap().count(), 0);
+    }
+    let taken = act(build("/bin/true", "X-Own=1").as_ref());
     assert!(Path::new(&units).join("forge-trial.service").exists(), "{}", String::from_utf8_lossy(&taken.stderr));
 }
 

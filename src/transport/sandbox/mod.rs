@@ -5,8 +5,12 @@
 //! boundary.
 
 mod hardware;
+mod host_view;
 mod sandbox_file;
 mod sandbox_files;
+
+pub(super) use host_view::render_view_start;
+pub use host_view::{HostView, VIEW_GUARD_MESSAGE, build_view_report};
 
 use super::carrier::{CarrierFuture, HostCarrier};
 use super::channel::CommandChannel;

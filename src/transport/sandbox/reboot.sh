@@ -10,6 +10,15 @@ if [ "${1-}" != now ]; then
 fi
 quiet() { "$@" 2>/dev/null; }
 
+# What was up on the host and was neither stopped nor restarted in a rehearsal is up again, unless it was disabled.
+for unit in "$kept/assumed"/*; do
+  [ -d "$unit" ] || continue
+  name=${unit##*/}
+  now=/run/forge-sandbox/units/$name
+  if [ "$(cat "$now/type" 2>/dev/null)" != assumed ] || [ -e "$now/ended" ]; then rm -rf "$unit"; continue; fi
+  rm -rf "$now"
+  ! grep -qxF "$name" "$kept/enabled" || ls "/etc/systemd/system/"*".wants/$name" >/dev/null 2>&1 || rm -rf "$unit"
+done
 ls /run/forge-sandbox/units >>"$kept/started" 2>/dev/null
 quiet kill -TERM -1
 sleep 0.3
@@ -24,7 +33,12 @@ rm -rf /dev/nvidia* /dev/infiniband
 mkdir -p -m 1777 /run/lock
 mkdir -p /run/forge-sandbox
 : >/run/forge-sandbox/starting
-printf 'sandbox\n' >/run/forge-sandbox.kind
+if [ -e "$kept/journal" ]; then
+  quiet cp -a "$kept/run/." /run/
+  mkdir -p /run/forge-sandbox/units
+  quiet cp -r "$kept/assumed/." /run/forge-sandbox/units/
+  printf 'rehearsal\n' >/run/forge-sandbox.kind
+else printf 'sandbox\n' >/run/forge-sandbox.kind; fi
 
 quiet cp -r "$kept/kernel/." /proc/sys/
 cat /proc/sys/kernel/random/uuid >/proc/sys/kernel/random/boot_id

@@ -14,6 +14,14 @@ const COMMON_FILES: &[SandboxFile] = &[
     program_file("usr/local/lib/forge-sandbox/clock", include_str!("clock.sh")),
 ];
 
+/// Files of the view of a host in addition to those of every sandbox: they separate downloads from everything else.
+const VIEW_FILES: &[SandboxFile] = &[
+    program_file("usr/local/sbin/apt", include_str!("apt-get.sh")),
+    program_file("usr/local/sbin/apt-get", include_str!("apt-get.sh")),
+    program_file("usr/local/sbin/dnf", include_str!("dnf.sh")),
+    program_file("usr/local/sbin/yum", include_str!("dnf.sh")),
+];
+
 /// Heredoc delimiter of a file in the script. No text contains such a line.
 const END: &str = "__end_of_stand_in__";
 
@@ -22,6 +30,11 @@ pub(super) fn render_write_script(board: Option<HardwareBoard>) -> String {
     let cards = board.map(|board| data_file("srv/forge-hardware/board", board.cards));
     let hardware: &[SandboxFile] = if board.is_some() { hardware::HARDWARE_FILES } else { &[] };
     COMMON_FILES.iter().chain(hardware).chain(&cards).map(render_write_file).collect()
+}
+
+/// Returns the shell script that writes every file of the view of a host below its working directory.
+pub(super) fn render_view_script() -> String {
+    COMMON_FILES.iter().chain(VIEW_FILES).map(render_write_file).collect()
 }
 
 fn render_write_file(file: &SandboxFile) -> String {
@@ -56,5 +69,12 @@ mod tests {
                 assert!(!file.text.lines().any(|line| line == END), "{}", file.path);
             }
         }
+    }
+
+    #[test]
+    fn script_of_a_view_fits_into_an_argument() {
+        let script = render_view_script();
+        assert!(script.len() < ARGUMENT, "{}", script.len());
+        assert!(!VIEW_FILES.iter().any(|file| file.text.lines().any(|line| line == END)));
     }
 }

@@ -4,103 +4,162 @@
 # It rereads unit files each time, so a daemon-reload is never needed.
 # A timer waits and never elapses: nothing here starts by itself.
 # Not supported: dependencies, restarts after a failure, resource limits, sockets, mounts.
+# In a rehearsal it notes each change of a unit in `journal`, and a unit that is up on the host counts as up (`assumed`)
+# until something stops or restarts it. What it cannot start then counts as started, with a note.
 set -u
 export LC_ALL=C
 kept=/run/forge-sandbox/units
 fixed=/usr/local/lib/forge-sandbox
+journal=$fixed/journal
 logs=/run/forge-sandbox/log
 folders='/etc/systemd/system /run/systemd/system /usr/local/lib/systemd/system /usr/lib/systemd/system /lib/systemd/system'
 # Read-only callers may not write here.
-mkdir -p "$kept" "$logs" 2>/dev/null
+{ [ -d "$kept" ] && [ -d "$logs" ]; } || mkdir -p "$kept" "$logs" 2>/dev/null
 
 fail() { printf 'forge sandbox: %s\n' "$*" >&2; exit 1; }
+
+# Most functions answer in `out`: a query of a unit needs fifty answers, and a subshell for each takes most of the time.
+out='' tab='	' newline='
+'
 full() {
   case $1 in
-    *.service | *.socket | *.target | *.timer | *.mount | *.path | *.slice | *.scope | *.swap | *.automount | *.device) printf '%s' "$1" ;;
-    *) printf '%s.service' "$1" ;;
+    *.service | *.socket | *.target | *.timer | *.mount | *.path | *.slice | *.scope | *.swap | *.automount | *.device) out=$1 ;;
+    *) out=$1.service ;;
   esac
 }
 
 # --- unit files ---
-# Prints the path of a unit's file, for an instance that of its template.
+# Answers with the path of a unit's file, for an instance that of its template.
 fragment() {
   template=
   case $1 in *@*.*) template=${1%%@*}@.${1##*.} ;; esac
-  for name in "$1" $template; do
-    for folder in $folders; do
-      if [ -e "$folder/$name" ] || [ -L "$folder/$name" ]; then printf '%s/%s' "$folder" "$name"; return; fi
+  for file_name in "$1" $template; do
+    for place in $folders; do
+      out=$place/$file_name
+      if [ -e "$out" ] || [ -L "$out" ]; then return; fi
     done
   done
+  out=
 }
 # Prints a unit's drop-ins, one per line, by name; among files of one name, the first folder wins.
 drop_ins() {
-  for folder in $folders; do
-    for file in "$folder/$1.d"/*.conf; do [ ! -f "$file" ] || printf '%s %s\n' "${file##*/}" "$file"; done
+  for place in $folders; do
+    for drop_in in "$place/$1.d"/*.conf; do
+      [ -f "$drop_in" ] || continue
+      list_drop_ins "$1"
+      return
+    done
+  done
+}
+list_drop_ins() {
+  for place in $folders; do
+    for drop_in in "$place/$1.d"/*.conf; do [ ! -f "$drop_in" ] || printf '%s %s\n' "${drop_in##*/}" "$drop_in"; done
   done | sort -s -k1,1 -u | cut -d' ' -f2-
 }
-files() { file=$(fragment "$1"); [ ! -f "$file" ] || printf '%s\n' "$file"; drop_ins "$1"; }
-# Prints the values of key $3 in section $2 of unit $1, one per line; an empty one resets the list.
-values() {
-  files "$1" | while read -r file; do cat "$file"; printf '\n'; done | awk -v section="[$2]" -v key="$3" '
+files() { fragment "$1"; [ ! -f "$out" ] || printf '%s\n' "$out"; drop_ins "$1"; }
+# Reads the files of unit $1 into `parsed`: a line `SECTION TAB KEY TAB VALUE` for each value; an empty one resets the list.
+parsed='' parsed_unit=
+parse() {
+  [ "$1" != "$parsed_unit" ] || return 0
+  parsed_unit=$1 parsed=
+  unit_files=$(files "$1")
+  [ -n "$unit_files" ] || return 0
+  set -f
+  parsed=$newline$(awk '
+    FNR == 1 { section = "" }
     { while (sub(/\\$/, " ")) { if ((getline more) <= 0) break; $0 = $0 more } }
     /^[ \t]*[#;]/ { next }
-    /^\[/ { here = ($1 == section); next }
-    here { at = index($0, "="); if (!at) next
+    /^\[/ { section = substr($1, 2, length($1) - 2); next }
+    section != "" { at = index($0, "="); if (!at) next
       name = substr($0, 1, at - 1); value = substr($0, at + 1)
       gsub(/^[ \t]+|[ \t]+$/, "", name); gsub(/^[ \t]+|[ \t]+$/, "", value)
-      if (name != key) next
-      if (value == "") count = 0; else list[++count] = value }
-    END { for (i = 1; i <= count; i++) print list[i] }'
+      key = section "\t" name
+      if (value == "") first[key] = count + 1; else { keys[++count] = key; list[count] = value } }
+    END { for (i = 1; i <= count; i++) if (i >= first[keys[i]]) print keys[i] "\t" list[i] }' $unit_files)$newline
+  set +f
 }
-value() { values "$@" | tail -n 1; }
-masked() { [ "$(readlink "/etc/systemd/system/$1")" = /dev/null ]; }
+# Prints the values of key $3 in section $2 of unit $1, one per line.
+values() {
+  parse "$1"
+  rest=$parsed
+  while :; do
+    case $rest in *"$newline$2$tab$3$tab"*) rest=${rest#*"$newline$2$tab$3$tab"} ;; *) return 0 ;; esac
+    printf '%s\n' "${rest%%"$newline"*}"
+    rest=$newline${rest#*"$newline"}
+  done
+}
+# Answers with the last of these values.
+value() {
+  parse "$1"
+  case $parsed in
+    *"$newline$2$tab$3$tab"*) out=${parsed##*"$newline$2$tab$3$tab"} out=${out%%"$newline"*} ;;
+    *) out= ;;
+  esac
+}
+has_value() { value "$@"; [ -n "$out" ]; }
+masked() { [ -L "/etc/systemd/system/$1" ] && [ "$(readlink "/etc/systemd/system/$1")" = /dev/null ]; }
 load_state() {
-  if masked "$1"; then echo masked; elif [ -n "$(fragment "$1")" ]; then echo loaded; else echo not-found; fi
+  if masked "$1"; then out=masked; return; fi
+  fragment "$1"
+  if [ -n "$out" ]; then out=loaded; else out=not-found; fi
 }
 file_state() {
-  if masked "$1"; then echo masked; return; fi
-  file=$(fragment "$1")
-  [ -n "$file" ] || return
+  if masked "$1"; then out=masked; return; fi
+  fragment "$1"
+  [ -n "$out" ] || return 0
   for link in /etc/systemd/system/*.wants/"$1" /etc/systemd/system/*.requires/"$1"; do
-    if [ -L "$link" ]; then echo enabled; return; fi
+    if [ -L "$link" ]; then out=enabled; return; fi
   done
-  if [ -n "$(values "$1" Install WantedBy)$(values "$1" Install RequiredBy)$(values "$1" Install Alias)" ]; then
-    echo disabled
-  else echo static; fi
+  if has_value "$1" Install WantedBy || has_value "$1" Install RequiredBy || has_value "$1" Install Alias; then
+    out=disabled
+  else out=static; fi
 }
 service_type() {
-  type=$(value "$1" Service Type)
-  [ -n "$type" ] || case $(value "$1" Service ExecStart) in '') type=oneshot ;; *) type=simple ;; esac
-  printf '%s' "$type"
+  value "$1" Service Type
+  [ -z "$out" ] || return 0
+  if has_value "$1" Service ExecStart; then out=simple; else out=oneshot; fi
 }
 
 # --- started units ---
 # A unit's state is a folder: `main` (PID and its start), `ended` (status), and files written by start.
 note() { printf '%s\n' "$3" >"$kept/$1/$2.new" && mv "$kept/$1/$2.new" "$kept/$1/$2"; }
-noted() { cat "$kept/$1/$2" 2>/dev/null; }
-born() { line=; read -r line 2>/dev/null <"/proc/$1/stat" || return 1; set -- ${line##*) }; case $1 in Z) return 1 ;; esac; printf '%s' "${20}"; }
+noted() { out=; [ ! -e "$kept/$1/$2" ] || { IFS= read -r out <"$kept/$1/$2"; } 2>/dev/null || :; }
+# Answers with the start of a process that runs.
+born() {
+  out=
+  { read -r out <"/proc/$1/stat"; } 2>/dev/null || return 0
+  set -- ${out##*) }
+  case $1 in Z) out= ;; *) out=${20} ;; esac
+}
 main_pid() {
   pid='' since=''
-  read -r pid since 2>/dev/null <"$kept/$1/main" || return 0
-  [ "$(born "$pid")" != "$since" ] || printf '%s' "$pid"
+  if [ -e "$kept/$1/main" ]; then { read -r pid since <"$kept/$1/main"; } 2>/dev/null || :; fi
+  if [ -n "$pid" ]; then born "$pid"; else out=; fi
+  if [ -n "$out" ] && [ "$out" = "$since" ]; then out=$pid; else out=; fi
 }
-# Prints ActiveState, SubState and Result.
+# Answers with ActiveState, SubState and Result.
 state() {
-  type=$(noted "$1" type)
-  if [ -z "$type" ]; then echo inactive dead success; return; fi
-  if [ -n "$(main_pid "$1")" ]; then echo active running success; return; fi
-  ended=$(noted "$1" ended)
-  case $type:$ended in
-    *:stopped) echo inactive dead success ;;
-    target:*) echo active active success ;;
-    timer:*) echo active waiting success ;;
-    oneshot:0 | forking:0) if [ "$(noted "$1" remain)" = yes ]; then echo active exited success; else echo inactive dead success; fi ;;
-    *:0) echo inactive dead success ;;
-    *:) echo activating start success ;;
-    *) if [ "$ended" -gt 128 ]; then echo failed failed signal; else echo failed failed exit-code; fi ;;
+  noted "$1" type
+  noted_type=$out
+  if [ -z "$noted_type" ]; then out='inactive dead success'; return; fi
+  main_pid "$1"
+  if [ -n "$out" ]; then out='active running success'; return; fi
+  if [ "$noted_type" = assumed ] && [ ! -e "$kept/$1/ended" ]; then noted "$1" state; return; fi
+  noted "$1" ended
+  ended=$out
+  case $noted_type:$ended in
+    *:stopped) out='inactive dead success' ;;
+    target:*) out='active active success' ;;
+    timer:*) out='active waiting success' ;;
+    oneshot:0 | forking:0)
+      noted "$1" remain
+      if [ "$out" = yes ]; then out='active exited success'; else out='inactive dead success'; fi ;;
+    *:0) out='inactive dead success' ;;
+    *:) out='activating start success' ;;
+    *) if [ "$ended" -gt 128 ]; then out='failed failed signal'; else out='failed failed exit-code'; fi ;;
   esac
 }
-is_up() { case $(state "$1") in active* | activating*) return 0 ;; *) return 1 ;; esac; }
+is_up() { state "$1"; case $out in active* | activating*) return 0 ;; *) return 1 ;; esac; }
 
 # --- running programs ---
 # Converts a line of a unit file for the shell: the same words, with special characters escaped.
@@ -122,14 +181,16 @@ surroundings() {
     case $file in -*) file=${file#-}; [ -r "$file" ] || continue ;; esac
     printf 'set -a; . %s; set +a; ' "$file"
   done
-  folder=$(value "$1" Service WorkingDirectory)
-  printf 'cd %s || exit 200; ' "${folder:-/}"
+  value "$1" Service WorkingDirectory
+  printf 'cd %s || exit 200; ' "${out:-/}"
 }
 as_user() {
-  user=$(value "$1" Service User)
+  value "$1" Service User
+  user=$out
   case $user in '' | root | 0) return ;; esac
   id -u "$user" >/dev/null 2>&1 || { echo "no such user: $user" >&2; exit 217; }
-  group=$(value "$1" Service Group)
+  value "$1" Service Group
+  group=$out
   setpriv --reuid "$user" --regid "${group:-$(id -g "$user")}" --init-groups true 2>/dev/null ||
     { echo "User=$user: a sandbox that was not started by root has one user only" >&2; exit 217; }
   printf 'setpriv --reuid %s --regid %s --init-groups ' "$user" "${group:-$(id -g "$user")}"
@@ -146,42 +207,68 @@ run_line() {
 }
 run_lines() { values "$1" Service "$2" | { while read -r line; do run_line "$1" "$line" || exit; done; }; }
 
-triggered() { unit=$(value "$1" Timer Unit); full "${unit:-${1%.timer}.service}"; }
+triggered() { value "$1" Timer Unit; full "${out:-${1%.timer}.service}"; }
 startable_timer() {
   times=
   for key in OnCalendar OnActiveSec OnBootSec OnStartupSec OnUnitActiveSec OnUnitInactiveSec OnClockChange OnTimezoneChange; do
     times=$times$(values "$1" Timer "$key")
   done
   [ -n "$times" ] || fail "$1 has no time: its section [Timer] needs OnCalendar= or the like"
-  [ "$(load_state "$(triggered "$1")")" = loaded ] || fail "$1 cannot start: there is no unit $(triggered "$1") to trigger"
+  triggered "$1"
+  trigger=$out
+  load_state "$trigger"
+  [ "$out" = loaded ] || fail "$1 cannot start: there is no unit $trigger to trigger"
 }
 start() {
-  case $(load_state "$1") in
+  load_state "$1"
+  case $out in
     masked) fail "unit $1 is masked" ;;
     not-found) fail "unit $1 not found" ;;
   esac
   if is_up "$1"; then return 0; fi
   type=${1##*.}
-  case $type in service) type=$(service_type "$1") ;; target) ;; timer) startable_timer "$1" ;; *) fail "a $type is not simulated: $1" ;; esac
+  case $type in
+    service) service_type "$1"; type=$out ;;
+    target) ;;
+    timer) startable_timer "$1" ;;
+    *) [ -e "$journal" ] || fail "a $type is not simulated: $1" ;;
+  esac
+  case $type in
+    simple | exec | idle | notify | notify-reload | oneshot | forking | target | timer) ;;
+    *) if [ -e "$journal" ]; then assume "$1" "$type"; return; fi ;;
+  esac
   case $type in simple | exec | idle | notify | notify-reload | oneshot | forking | target | timer) ;; *) fail "Type=$type is not simulated: $1" ;; esac
   rm -rf "${kept:?}/$1"
   mkdir -p "$kept/$1"
   note "$1" type "$type"
-  note "$1" remain "$(value "$1" Service RemainAfterExit)"
+  value "$1" Service RemainAfterExit
+  note "$1" remain "$out"
   note "$1" invocation "$(tr -d - </proc/sys/kernel/random/uuid)"
   note "$1" at "$(date -u '+%a %Y-%m-%d %H:%M:%S.%6N')"
   case $type in target | timer) return 0 ;; esac
-  for folder in $(value "$1" Service RuntimeDirectory); do mkdir -p "/run/$folder"; done
+  value "$1" Service RuntimeDirectory
+  for folder in $out; do mkdir -p "/run/$folder"; done
   run_lines "$1" ExecStartPre || { note "$1" ended "$?"; return 1; }
   case $type in
-    oneshot) run_lines "$1" ExecStart; note "$1" ended "$?"; [ "$(noted "$1" ended)" = 0 ] ;;
+    oneshot) run_lines "$1" ExecStart; note "$1" ended "$?"; noted "$1" ended; [ "$out" = 0 ] ;;
     forking) start_forking "$1" ;;
     *) start_main "$1" ;;
   esac
 }
+# Notes a unit as started that cannot be started here.
+assume() {
+  rm -rf "${kept:?}/$1"
+  mkdir -p "$kept/$1"
+  note "$1" type assumed
+  note "$1" state 'active running success'
+  note "$1" invocation "$(tr -d - </proc/sys/kernel/random/uuid)"
+  note "$1" at "$(date -u '+%a %Y-%m-%d %H:%M:%S.%6N')"
+  note "$1" why "$2"
+}
 # The program runs in its own session, so that stop reaches its children; a shell waits for its status.
 start_main() {
-  line=$(value "$1" Service ExecStart)
+  value "$1" Service ExecStart
+  line=$out
   case $line in [-@+!:]*) line=${line#?} ;; esac
   prefix=$(as_user "$1") || { note "$1" ended 217; return 1; }
   text="$(surroundings "$1")exec $prefix$(command_line "$1" "$line")"
@@ -192,55 +279,70 @@ start_main() {
     wait "$pid"; s=$?
     [ -e "$0/ended" ] || printf "%s\n" "$s" >"$0/ended"' "$kept/$1" _ "$text" _ "$logs/$1" </dev/null >/dev/null 2>&1 9>&- &
   turns=0
-  until [ -e "$kept/$1/main" ] || [ -e "$kept/$1/ended" ] || [ "$turns" -gt 50 ]; do turns=$((turns + 1)); sleep 0.1; done
+  until [ -e "$kept/$1/main" ] || [ -e "$kept/$1/ended" ] || [ "$turns" -gt 300 ]; do turns=$((turns + 1)); sleep 0.1; done
   # A program that cannot be run is detected at once.
   sleep 0.1
-  case $(noted "$1" ended) in 126 | 127 | 200) return 1 ;; esac
+  noted "$1" ended
+  case $out in 126 | 127 | 200) return 1 ;; esac
 }
 start_forking() {
   run_lines "$1" ExecStart || { note "$1" ended "$?"; return 1; }
-  file=$(value "$1" Service PIDFile)
+  value "$1" Service PIDFile
+  file=$out
   [ -n "$file" ] || { note "$1" ended 1; fail "Type=forking without PIDFile= is not simulated: $1"; }
   turns=0
-  until [ -s "$file" ] || [ "$turns" -gt 50 ]; do turns=$((turns + 1)); sleep 0.1; done
-  pid=$(cat "$file") && note "$1" main "$pid $(born "$pid")"
+  until [ -s "$file" ] || [ "$turns" -gt 300 ]; do turns=$((turns + 1)); sleep 0.1; done
+  pid=$(cat "$file") && born "$pid" && note "$1" main "$pid $out"
 }
 stop() {
-  pid=$(main_pid "$1")
+  main_pid "$1"
+  pid=$out
   [ -n "$pid" ] || { [ ! -d "$kept/$1" ] || note "$1" ended stopped; return 0; }
   MAINPID=$pid; export MAINPID
   run_lines "$1" ExecStop
   note "$1" ended stopped
-  signal=$(value "$1" Service KillSignal)
+  value "$1" Service KillSignal
+  signal=$out
   kill -s "$(printf %s "${signal:-TERM}" | sed 's/^SIG//')" -- "-$pid" 2>/dev/null || kill "$pid" 2>/dev/null
   turns=0
-  while [ -n "$(main_pid "$1")" ]; do
+  while main_pid "$1" && [ -n "$out" ]; do
     turns=$((turns + 1))
     if [ "$turns" -gt 100 ]; then kill -9 -- "-$pid" 2>/dev/null || kill -9 "$pid" 2>/dev/null; fi
     [ "$turns" -lt 120 ] || fail "$1 does not end"
     sleep 0.1
   done
-  for folder in $(value "$1" Service RuntimeDirectory); do rm -rf "/run/${folder:?}"; done
+  value "$1" Service RuntimeDirectory
+  for folder in $out; do rm -rf "/run/${folder:?}"; done
 }
 reload() {
   is_up "$1" || fail "$1 is not active"
-  [ -n "$(value "$1" Service ExecReload)" ] || fail "$1 has no ExecReload="
-  MAINPID=$(main_pid "$1"); export MAINPID
+  has_value "$1" Service ExecReload || fail "$1 has no ExecReload="
+  main_pid "$1"
+  MAINPID=$out; export MAINPID
+  noted "$1" type
+  if [ -z "$MAINPID" ] && [ "$out" = assumed ]; then
+    # Its process is not here: only what needs no process is run, such as a check of the configuration.
+    values "$1" Service ExecReload | { while read -r line; do
+      case $line in *MAINPID*) ;; *) run_line "$1" "$line" || exit ;; esac
+    done; }
+    return
+  fi
   run_lines "$1" ExecReload
 }
 links() { # $1 unit, $2 ln or rm
   for pair in WantedBy:wants RequiredBy:requires; do
     for target in $(values "$1" Install "${pair%:*}"); do
       link=/etc/systemd/system/$target.${pair#*:}/$1
-      if [ "$2" = ln ]; then mkdir -p "${link%/*}" && ln -sfn "$(fragment "$1")" "$link" || exit 1; else rm -f "$link"; fi
+      if [ "$2" = ln ]; then fragment "$1"; mkdir -p "${link%/*}" && ln -sfn "$out" "$link" || exit 1; else rm -f "$link"; fi
     done
   done
   for alias in $(values "$1" Install Alias); do
-    if [ "$2" = ln ]; then ln -sfn "$(fragment "$1")" "/etc/systemd/system/$alias"; else rm -f "/etc/systemd/system/$alias"; fi
+    if [ "$2" = ln ]; then fragment "$1"; ln -sfn "$out" "/etc/systemd/system/$alias"; else rm -f "/etc/systemd/system/$alias"; fi
   done
 }
 enable() {
-  [ "$(load_state "$1")" = loaded ] || fail "unit $1 is $(load_state "$1")"
+  load_state "$1"
+  [ "$out" = loaded ] || fail "unit $1 is $out"
   links "$1" ln
 }
 disable() { links "$1" rm; }
@@ -260,40 +362,43 @@ boot() {
     (start "$unit") || :
   done
 }
-reset_failed() { case $(state "$1") in failed*) note "$1" ended stopped ;; esac; }
+reset_failed() { state "$1"; case $out in failed*) note "$1" ended stopped ;; esac; }
 
 # --- answers ---
+# Prints the answer of a function.
+say() { "$@" && printf '%s' "$out"; }
 stamp() {
-  at=$(noted "$1" at)
-  [ -n "$at" ] || return
-  if [ "$fine" = yes ]; then printf '%s UTC' "$at"; else printf '%s UTC' "${at%.*}"; fi
+  noted "$1" at
+  [ -n "$out" ] || return 0
+  if [ "$fine" = yes ]; then out="$out UTC"; else out="${out%.*} UTC"; fi
 }
 property() {
+  out=
   case $1:$2 in
     *.service:*) ;;
     # Only services have these.
     *:ExecMain* | *:Type | *:MainPID | *:RemainAfterExit | *:CanReload) return 1 ;;
   esac
   case $2 in
-    Id | Names) printf '%s' "$1" ;;
+    Id | Names) out=$1 ;;
     LoadState) load_state "$1" ;;
-    ActiveState) state "$1" | cut -d' ' -f1 ;;
-    SubState) state "$1" | cut -d' ' -f2 ;;
-    Result) state "$1" | cut -d' ' -f3 ;;
+    ActiveState) state "$1"; out=${out%% *} ;;
+    SubState) state "$1"; out=${out#* } out=${out% *} ;;
+    Result) state "$1"; out=${out##* } ;;
     UnitFileState) file_state "$1" ;;
-    NeedDaemonReload) echo no ;;
+    NeedDaemonReload) out=no ;;
     InvocationID) noted "$1" invocation ;;
-    FragmentPath) masked "$1" || fragment "$1" ;;
-    DropInPaths) drop_ins "$1" | tr '\n' ' ' | sed 's/ $//' ;;
-    MainPID) pid=$(main_pid "$1"); printf '%s' "${pid:-0}" ;;
+    FragmentPath) if ! masked "$1"; then fragment "$1"; fi ;;
+    DropInPaths) out=$(drop_ins "$1" | tr '\n' ' '); out=${out% } ;;
+    MainPID) main_pid "$1"; out=${out:-0} ;;
     ActiveEnterTimestamp) stamp "$1" ;;
-    ExecMainStartTimestamp) case $(noted "$1" type) in target | timer) ;; *) stamp "$1" ;; esac ;;
-    ExecMainStatus) ended=$(noted "$1" ended); case $ended in '' | stopped) ended=0 ;; esac; printf '%s' "$ended" ;;
+    ExecMainStartTimestamp) noted "$1" type; case $out in target | timer) out= ;; *) stamp "$1" ;; esac ;;
+    ExecMainStatus) noted "$1" ended; case $out in '' | stopped) out=0 ;; esac ;;
     Type) service_type "$1" ;;
-    RemainAfterExit) case $(value "$1" Service RemainAfterExit) in yes | true | on | 1) echo yes ;; *) echo no ;; esac ;;
-    CanReload) if [ -n "$(value "$1" Service ExecReload)" ]; then echo yes; else echo no; fi ;;
+    RemainAfterExit) value "$1" Service RemainAfterExit; case $out in yes | true | on | 1) out=yes ;; *) out=no ;; esac ;;
+    CanReload) if has_value "$1" Service ExecReload; then out=yes; else out=no; fi ;;
     Description) value "$1" Unit Description ;;
-    Transient) echo no ;;
+    Transient) out=no ;;
     *) return 1 ;;
   esac
 }
@@ -304,16 +409,18 @@ show() {
     case $unit in *'*'* | *'?'*) continue ;; esac
     [ "$first" = yes ] || printf '\n'
     first=no
+    full "$unit"
+    unit=$out
     for name in $properties; do
-      answer=$(property "$(full "$unit")" "$name") || continue
-      if [ "$bare" = yes ]; then printf '%s\n' "$answer"; else printf '%s=%s\n' "$name" "$answer"; fi
+      property "$unit" "$name" || continue
+      if [ "$bare" = yes ]; then printf '%s\n' "$out"; else printf '%s=%s\n' "$name" "$out"; fi
     done
   done
 }
 status() {
-  printf '%s - %s (forge sandbox: simulated)\n' "$1" "$(value "$1" Unit Description)"
-  printf '     Loaded: %s (%s; %s)\n' "$(load_state "$1")" "$(fragment "$1")" "$(file_state "$1")"
-  printf '     Active: %s (%s), status=%s\n' "$(property "$1" ActiveState)" "$(property "$1" Result)" "$(property "$1" ExecMainStatus || echo 0)"
+  printf '%s - %s (forge sandbox: simulated)\n' "$1" "$(say value "$1" Unit Description)"
+  printf '     Loaded: %s (%s; %s)\n' "$(say load_state "$1")" "$(say fragment "$1")" "$(say file_state "$1")"
+  printf '     Active: %s (%s), status=%s\n' "$(say property "$1" ActiveState)" "$(say property "$1" Result)" "$(say property "$1" ExecMainStatus || echo 0)"
   case $1 in *.timer) printf '    Trigger: never: nothing starts by itself in a sandbox\n' ;; esac
   is_up "$1" || return 3
 }
@@ -324,22 +431,52 @@ known() {
 list_units() {
   known | sort -u | while read -r unit; do
     case $unit in *@.service) continue ;; esac
-    word='inactive dead success'
-    [ ! -d "$kept/$unit" ] || word=$(state "$unit")
-    case $all$word in noinactive*) continue ;; esac
-    printf '%s loaded %s (forge sandbox: simulated)\n' "$unit" "${word% *}"
+    out='inactive dead success'
+    [ ! -d "$kept/$unit" ] || state "$unit"
+    case $all$out in noinactive*) continue ;; esac
+    printf '%s loaded %s (forge sandbox: simulated)\n' "$unit" "${out% *}"
   done
 }
-is_active() { word=$(property "$1" ActiveState); [ "$quiet" = yes ] || echo "$word"; [ "$word" = active ]; }
-is_failed() { word=$(property "$1" ActiveState); [ "$quiet" = yes ] || echo "$word"; [ "$word" = failed ]; }
-is_enabled() { word=$(file_state "$1"); [ "$quiet" = yes ] || echo "${word:-not-found}"; [ "$word" = enabled ] || [ "$word" = static ]; }
-for_each() { act=$1 bad=0; shift; for unit in "$@"; do "$act" "$(full "$unit")" || bad=$?; done; return "$bad"; }
+is_active() { property "$1" ActiveState; [ "$quiet" = yes ] || echo "$out"; [ "$out" = active ]; }
+is_failed() { property "$1" ActiveState; [ "$quiet" = yes ] || echo "$out"; [ "$out" = failed ]; }
+is_enabled() { file_state "$1"; [ "$quiet" = yes ] || echo "${out:-not-found}"; [ "$out" = enabled ] || [ "$out" = static ]; }
+for_each() {
+  act=$1 bad=0
+  shift
+  for unit in "$@"; do
+    full "$unit"
+    unit=$out
+    case $verb in
+      start | stop | restart | try-restart | condrestart | reload | reload-or-restart | enable | disable | mask | unmask | kill)
+        if [ -e "$journal" ]; then noting "$act" "$unit" || bad=$?; continue; fi ;;
+    esac
+    "$act" "$unit" || bad=$?
+  done
+  return "$bad"
+}
+brief() { state "$1"; word=${out%% *}; file_state "$1"; printf '%s\t%s' "$word" "${out:-none}"; }
+# Runs $1 for unit $2, and notes time, action, status, the states before and after, why it was not carried out, the step,
+# the package and its script, and the calling program.
+noting() (
+  before=$(brief "$2")
+  ("$1" "$2"); status=$?
+  why=
+  noted "$2" type
+  if [ "$out" = assumed ]; then noted "$2" why; why=$out; fi
+  caller=$(tr '\0\t\n' '   ' <"/proc/$PPID/cmdline" 2>/dev/null | cut -c1-160)
+  case $1 in try_restart) action=try-restart ;; *) action=$1 ;; esac
+  printf 'unit\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$(date +%s.%N)" "$action" "$2" "$status" "$before" "$(brief "$2")" \
+    "$why" "${FORGE_STEP-}" "${DPKG_MAINTSCRIPT_PACKAGE-}" "${DPKG_MAINTSCRIPT_NAME-}" "$caller" >>"$journal"
+  exit "$status"
+)
 restart() { stop "$1"; start "$1"; }
 try_restart() { ! is_up "$1" || restart "$1"; }
 show_files() { files "$1" | while read -r file; do printf '# %s\n' "$file"; cat "$file"; done; }
-signal_main() { pid=$(main_pid "$1"); [ -n "$pid" ] && kill -s "$signal" "$pid"; }
+signal_main() { main_pid "$1"; [ -n "$out" ] && kill -s "$signal" "$out"; }
 
 # --- the command line ---
+# Programs that are links to systemctl.
+case ${0##*/} in reboot | poweroff | halt) set -- "${0##*/}" ;; shutdown | telinit | init | runlevel) fail "\`${0##*/}\` is not simulated" ;; esac
 properties=$every bare=no fine=no quiet=no now=no all=no signal=TERM verb='' units='' given=no
 while [ "$#" -gt 0 ]; do
   case $1 in
@@ -381,7 +518,9 @@ case $verb in
   cat) for_each show_files "$@" ;;
   list-units | '') list_units ;;
   preset) ;;
-  reboot) sh "$fixed/reboot" ;;
+  reboot)
+    [ ! -e "$journal" ] || printf 'reboot\t%s\t%s\n' "$(date +%s.%N)" "${FORGE_STEP-}" >>"$journal"
+    sh "$fixed/reboot" ;;
   forge-boot) boot ;;
   poweroff | halt | kexec) fail "\`systemctl $verb\` is not simulated: \`forge sandbox reset\` ends a sandbox" ;;
   *) fail "\`systemctl $verb\` is not simulated" ;;

@@ -116,7 +116,7 @@ fn render_skipped(report: &AcceptanceReport) -> String {
         format!("<tr><td class=\"open\">{state}</td><td>{host}</td><td>{reason}</td></tr>\n")
     };
     let skipped = report.skipped.iter().map(|host| ("not tested", host));
-    let rows: String = skipped.chain(report.unstored.iter().map(|host| ("not stored", host))).map(row).collect();
+    let rows: String = skipped.chain(report.list_unfinished_hosts()).map(row).collect();
     match rows.is_empty() {
         true => rows,
         false => format!("<h2>hosts</h2>\n<table>\n{rows}</table>\n"),

@@ -94,12 +94,12 @@ fn collect_hosts(report: &AcceptanceReport) -> Vec<JunitCase> {
         let class = if skipped.unreachable { "unreachable" } else { "not tested" };
         error(skipped.host.as_str(), class, skipped.reason.raw())
     });
-    let unstored = report.unstored.iter();
-    let unstored = unstored.map(|host| error(host.host.as_str(), "not stored", host.reason.raw()));
+    let unfinished = report.list_unfinished_hosts();
+    let unfinished = unfinished.map(|(class, host)| error(host.host.as_str(), class, host.reason.raw()));
     let interrupted = report.interrupted.then(|| error("run", "interrupted", ExitCode::Interrupted.meaning()));
     let nothing = report.tests.iter().all(|test| test.rows.is_empty());
     let nothing = nothing.then(|| error("run", "not measured", "nothing was measured"));
-    skipped.chain(unstored).chain(interrupted).chain(nothing).collect()
+    skipped.chain(unfinished).chain(interrupted).chain(nothing).collect()
 }
 
 impl JunitSuite<'_> {

@@ -25,7 +25,7 @@ pub fn write_markdown(report: &AcceptanceReport, out: &mut dyn Write) -> io::Res
     });
     report.tests.iter().for_each(|test| push_test(test, &mut page));
     let skipped = report.skipped.iter().map(|host| ("not tested", host));
-    for (state, skipped) in skipped.chain(report.unstored.iter().map(|host| ("not stored", host))) {
+    for (state, skipped) in skipped.chain(report.list_unfinished_hosts()) {
         let host = code_span(skipped.host.as_str(), MAX_NAME_CHARS);
         let reason = prose_span(skipped.reason.raw(), MAX_REASON_CHARS);
         page.push_section("host", &[format!("- **{state}** {host}: {reason}\n")]);

@@ -10,6 +10,9 @@ use std::io::{self, Write};
 /// Up to this number of passed measurements of a test are listed one by one.
 const LISTED_PASSES: usize = 12;
 
+/// Up to this number of measurements that lack a result for the same reason are named after the first.
+const NAMED_OTHERS: usize = 6;
+
 /// Writes each test with its measurements, then skipped hosts and the counts.
 pub fn write_text(report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
     report.tests.iter().try_for_each(|test| write_test(test, out))?;
@@ -17,10 +20,10 @@ pub fn write_text(report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write
         let reason = escape::escape_untrusted(&skipped.reason);
         writeln!(out, "{} {}: {reason}", paint(UNKNOWN, "not tested"), escape::escape_line(skipped.host.as_str()))?;
     }
-    for unstored in &report.unstored {
-        let reason = escape::escape_untrusted(&unstored.reason);
-        let host = escape::escape_line(unstored.host.as_str()).into_owned();
-        writeln!(out, "{} {host}: {reason}", paint(BAD, "results not stored on"))?;
+    for (state, unfinished) in report.list_unfinished_hosts() {
+        let reason = escape::escape_untrusted(&unfinished.reason);
+        let host = escape::escape_line(unfinished.host.as_str()).into_owned();
+        writeln!(out, "{} on {host}: {reason}", paint(BAD, state))?;
     }
     write_closing(report, exit, out)
 }
@@ -33,7 +36,7 @@ fn write_test(test: &TestReport, out: &mut dyn Write) -> io::Result<()> {
         paint(DIM, escape::escape_line(&test.about))
     )?;
     let (others, passed) = split_rows(test);
-    others.iter().try_for_each(|row| write_row(test, row, out))?;
+    group_equal_rows(&others).iter().try_for_each(|group| write_group(test, group, out))?;
     match passed.len() {
         0..=LISTED_PASSES => passed.iter().try_for_each(|row| write_row(test, row, out))?,
         _ => write_pass_summary(test, &passed, out)?,
@@ -49,6 +52,35 @@ fn write_test(test: &TestReport, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "  {} {}", paint(UNKNOWN, "one of these is bad:"), suspects.join("; "))?;
     }
     writeln!(out)
+}
+
+/// Groups measurements that lack a result for the same reason, in the order of the first of each.
+fn group_equal_rows<'r>(rows: &[&'r TestRow]) -> Vec<Vec<&'r TestRow>> {
+    let mut groups: Vec<Vec<&TestRow>> = Vec::new();
+    for &row in rows {
+        let lacks_result = MeasurementEnd::of(row) == MeasurementEnd::NotMeasured;
+        match groups.iter_mut().find(|own| lacks_result && own.iter().any(|other| other.verdict == row.verdict)) {
+            Some(own) => own.push(row),
+            None => groups.push(vec![row]),
+        }
+    }
+    groups
+}
+
+/// Writes the first measurement, and names the others.
+fn write_group(test: &TestReport, group: &[&TestRow], out: &mut dyn Write) -> io::Result<()> {
+    let Some((first, others)) = group.split_first() else { return Ok(()) };
+    write_row(test, first, out)?;
+    let mut names: Vec<_> = others
+        .iter()
+        .take(NAMED_OTHERS)
+        .map(|row| escape::escape_line(&name_measurement(test, row)).into_owned())
+        .collect();
+    names.extend(others.len().checked_sub(NAMED_OTHERS + 1).map(|more| format!("{} more", more + 1)));
+    match names.is_empty() {
+        true => Ok(()),
+        false => writeln!(out, "  {}", paint(DIM, format!("= the same: {}", names.join(", ")))),
+    }
 }
 
 fn write_row(test: &TestReport, row: &TestRow, out: &mut dyn Write) -> io::Result<()> {
@@ -88,6 +120,20 @@ fn write_closing(report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write)
 mod tests {
     use super::*;
     use crate::view::sample;
+
+    #[test]
+    fn measurements_without_a_result_are_folded_by_reason() {
+        let mut report = sample::acceptance_report();
+        let rows = &mut report.tests[0].rows;
+        let lacking = rows.iter().find(|row| MeasurementEnd::of(row) == MeasurementEnd::NotMeasured).unwrap().clone();
+        rows.extend((0..8).map(|_| lacking.clone()));
+        let mut out = Vec::new();
+        write_text(&report, report.exit_code(), &mut out).unwrap();
+        let out = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
+        assert_eq!(out.matches("exit status 127: command not found").count(), 1, "{out}");
+        assert!(out.contains("  = the same: c, c, c, c, c, c, 2 more\n"), "{out}");
+        assert!(out.contains(" 9 not measured"), "{out}");
+    }
 
     #[test]
     fn worse_measurements_are_counted_apart() {

@@ -202,6 +202,28 @@ proptest! {
     }
 }
 
+/// Each of two sources has one backtick.
+#[test]
+fn unpaired_backticks_of_two_sources_do_not_become_code() {
+    let source = |program: &str| ChangeSource {
+        sure: AttributionCertainty::Near,
+        user: None,
+        program: Some(program.into()),
+        command: None,
+        time: None,
+        source: None,
+        why: None,
+    };
+    let finding = |host: &str, program: &str| DriftFinding {
+        culprit: Some(source(program)),
+        ..sample::finding(host, "user", DriftCause::MachineChanged, FindingSeverity::Medium)
+    };
+    let findings = vec![finding("gpu01", "one `"), finding("gpu02", "` two")];
+    let html = render_drift_report(&sample::drift(&["gpu01", "gpu02"], findings), write_html);
+    let shown = findings_section(&html);
+    assert!(shown.contains("one \\x60; at about that time, possibly unrelated: \\x60 two"), "{shown}");
+}
+
 /// Sentences with gaps that users reported.
 #[test]
 fn empty_and_missing_values_are_labelled() {

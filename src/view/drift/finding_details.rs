@@ -15,7 +15,9 @@ pub type FindingDetail = (&'static str, String);
 pub fn describe_subject(finding: &DriftFinding) -> String {
     match finding.aspect {
         FindingAspect::Verification => finding.step.raw().to_owned(),
-        FindingAspect::Health | FindingAspect::Node | FindingAspect::Proof => finding.title.raw().to_owned(),
+        FindingAspect::Health | FindingAspect::Node | FindingAspect::Window | FindingAspect::Proof => {
+            finding.title.raw().to_owned()
+        }
         FindingAspect::Step | FindingAspect::Undeclared => {
             format!("{} {}", finding.kind.raw(), finding.title.raw()).trim().to_owned()
         }
@@ -79,11 +81,19 @@ pub fn list_details(findings: &[&DriftFinding], now: &str) -> Vec<FindingDetail>
 fn describe_sources(findings: &[&DriftFinding]) -> Option<String> {
     const ANSWERS: usize = 3;
     let lines = findings.iter().filter_map(|finding| finding.culprit.as_ref()).map(change_source::format_source);
-    let lines: IndexSet<String> = lines.collect();
+    let lines: IndexSet<String> = lines.map(escape_unpaired_backticks).collect();
     let shown: Vec<&str> = lines.iter().take(ANSWERS).map(String::as_str).collect();
     match lines.len().saturating_sub(ANSWERS) {
         0 => (!shown.is_empty()).then(|| shown.join("; ")),
         more => Some(format!("{}; and {}", shown.join("; "), format_count(more, "more source"))),
+    }
+}
+
+/// Makes backticks visible if one has no pair: it would pair with that of another source.
+fn escape_unpaired_backticks(line: String) -> String {
+    match line.matches('`').count().is_multiple_of(2) {
+        true => line,
+        false => line.replace('`', "\\x60"),
     }
 }
 

@@ -80,7 +80,12 @@ fn render_summary(told: &DriftReportInput<'_>) -> String {
         );
         lines += &format!("By severity: {severities}. By cause: {causes}.\n\n");
     }
-    let rest = [(counts.settled, "unchanged"), (counts.ignored, "ignored"), (counts.resolved, "resolved")];
+    let rest = [
+        (counts.settled, "unchanged"),
+        (counts.follow, "waiting for a repair"),
+        (counts.ignored, "ignored"),
+        (counts.resolved, "resolved"),
+    ];
     let rest = formatting::join_counts(&rest);
     lines += &format!(
         "{}{} in {}.\n\n",

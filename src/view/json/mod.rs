@@ -23,7 +23,7 @@ use crate::engine::{
 };
 use crate::facts::outliers::OutlierReport;
 use crate::model::{ExitCode, HostName, Value};
-use crate::plan::{HostReachability, ObservedHost, Plan, PlanCounts, PlanImages};
+use crate::plan::{HostReachability, ObservedHost, Plan, PlanCounts, PlanImages, RehearsalReport, RehearsalSummary};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -87,6 +87,12 @@ struct ImagesBody<'a> {
 #[derive(Serialize, JsonSchema)]
 struct ReportBody<'a> {
     report: &'a RunReport,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct RehearsalBody<'a> {
+    summary: RehearsalSummary,
+    rehearsal: &'a RehearsalReport,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -199,6 +205,11 @@ impl ResultWriter for JsonWriter {
 
     fn write_report(&self, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         JsonDocument::write_document("report", exit, ReportBody { report }, out)
+    }
+
+    fn write_rehearsal(&self, report: &RehearsalReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        let body = RehearsalBody { summary: report.summarize(), rehearsal: report };
+        JsonDocument::write_document("rehearsal", exit, body, out)
     }
 
     fn write_facts(&self, seen: &[ObservedHost], exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {

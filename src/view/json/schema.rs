@@ -3,7 +3,7 @@
 use super::exit_info::ExitInfo;
 use super::{
     AcceptanceBody, DOCUMENT_VERSION, DiagnosisBody, DoctorBody, ExecBody, FactsBody, FetchBody, HoldsBody, ImagesBody,
-    InitBody, OutliersBody, PlanBody, ReportBody, SandboxesBody, drift, offline, validation,
+    InitBody, OutliersBody, PlanBody, RehearsalBody, ReportBody, SandboxesBody, drift, offline, validation,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -20,6 +20,7 @@ const RESULT_SCHEMAS: &[(&str, BodySchema)] = &[
     ("plan", body_schema::<PlanBody<'_>>),
     ("images", body_schema::<ImagesBody<'_>>),
     ("report", body_schema::<ReportBody<'_>>),
+    ("rehearsal", body_schema::<RehearsalBody<'_>>),
     ("facts", body_schema::<FactsBody<'_>>),
     ("outliers", body_schema::<OutliersBody<'_>>),
     ("sandboxes", body_schema::<SandboxesBody<'_>>),

@@ -3,6 +3,9 @@
 //! Architecture Invariant: the page never exceeds the limit of a comment, and no text of a host acts as markup.
 
 pub(super) mod page;
+mod rehearsal;
+
+pub use rehearsal::write_rehearsal;
 
 use super::text::host_values::FoldedStep;
 use super::text::item_fold;

@@ -40,6 +40,7 @@ fn sample_item(host: &str, step: &str, severity: FindingSeverity, said: Option<&
         severity,
         first_seen: "2026-11-21T09:30:00Z".into(),
         since: "2026-11-21T09:30:00Z".into(),
+        applied: None,
         times: 1,
         print: "0".into(),
         resolved: None,

@@ -209,7 +209,7 @@ impl ProgressState {
 
     fn track_activity(&mut self, event: &Event, now: Instant) {
         match event {
-            Event::Connecting { host } => self.set_other_activity(host, "connecting", now),
+            Event::Connecting { host } => self.set_other_activity(host, "observing", now),
             Event::Retrying { host, why, attempt, .. } => {
                 self.set_note(host, format!("attempt {attempt} after {}", why.raw()).into())
             }

@@ -22,6 +22,7 @@ pub(super) mod plan_sections;
 pub(super) mod plan_summary;
 mod problems;
 mod recipes;
+mod rehearsal;
 mod report;
 mod runs;
 mod sandboxes;
@@ -46,11 +47,15 @@ use crate::engine::{
 };
 use crate::facts::outliers::OutlierReport;
 use crate::model::ExitCode;
-use crate::plan::{ObservedHost, Plan, PlanImages};
+use crate::plan::{ObservedHost, Plan, PlanImages, RehearsalReport};
 use crate::view::escape;
 use std::io::{self, Write};
 
 impl ResultWriter for TextWriter {
+    fn write_rehearsal(&self, report: &RehearsalReport, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        rehearsal::write_rehearsal(report, out)
+    }
+
     fn write_plan(&self, plan: &Plan, _: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         plan::write_plan(self, plan, out)
     }

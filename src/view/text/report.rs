@@ -27,8 +27,9 @@ fn write_budget_stop(report: &RunReport, out: &mut dyn Write) -> io::Result<()> 
     if !report.budget_spent {
         return Ok(());
     }
-    let parts: [(&str, &[HostOutcome]); 3] = [
-        ("done", &[HostOutcome::Ok, HostOutcome::Changed, HostOutcome::Pending]),
+    let parts: [(&str, &[HostOutcome]); 4] = [
+        ("done", &[HostOutcome::Ok, HostOutcome::Changed]),
+        ("done, but waiting for a reload or reboot", &[HostOutcome::Pending]),
         ("not done", &[HostOutcome::Cancelled, HostOutcome::Skipped, HostOutcome::Unknown]),
         (
             "failed",
@@ -125,9 +126,9 @@ fn write_next_step(text: &TextWriter, report: &RunReport, exit: ExitCode, out: &
     match (exit, report.verb.as_str()) {
         (ExitCode::Done, _) => Ok(()),
         (ExitCode::Stale, _) => text.write_next_command("plan", out),
-        (ExitCode::VerifyFailed | ExitCode::Pending, "apply") => text.write_next_command("verify", out),
-        // Blocked and unknown steps stay so until their cause is fixed, which a plan shows.
-        (ExitCode::Unknown, _) => text.write_next_command("plan", out),
+        (ExitCode::VerifyFailed, "apply") => text.write_next_command("verify", out),
+        // Pending, blocked and unknown steps stay so until their cause is removed, which a plan shows.
+        (ExitCode::Pending | ExitCode::Unknown, _) => text.write_next_command("plan", out),
         (ExitCode::HostsFailed, _) if report.count_hosts(HostOutcome::Failed) == 0 => {
             text.write_next_command("plan", out)
         }

@@ -46,7 +46,12 @@ fn window_lines(host: &HostPlan, window: &HostWindow) -> Vec<String> {
         (false, _) => formatting::list_names(&names),
     };
     let mut lines = vec![format!("{}: {what}", host.worst_case_disruption())];
-    lines.extend(window.left_open.iter().map(|run| format!("left open by run {}; will be closed", run.raw())));
+    lines.extend(
+        window
+            .left_open
+            .iter()
+            .map(|run| format!("left open by run {}; closed if the whole host matches and verifies", run.raw())),
+    );
     lines.extend(window.slurm.then(|| "drained in Slurm first, resumed afterwards if forge drained it".to_owned()));
     lines.extend(window.kubernetes.as_ref().map(format_node));
     lines.extend(
@@ -55,6 +60,8 @@ fn window_lines(host: &HostPlan, window: &HostWindow) -> Vec<String> {
     lines.extend(window.stops.iter().map(|stop| format_stop("stops", stop)));
     lines.extend(window.unloads.iter().map(|stop| format_stop("unloads", stop)));
     lines.extend(window.reboots.iter().map(format_reboot));
+    let guard_s = window.reboots.iter().find_map(|reboot| reboot.guard_s);
+    lines.extend(guard_s.map(formatting::describe_reboot_guard));
     lines
 }
 
@@ -104,6 +111,9 @@ fn format_budgets(rollout: &RolloutPlan) -> String {
     let mut parts = vec![format!("at most {} out of service at once", format_count(rollout.max_unavailable, "host"))];
     if !rollout.unavailable.is_empty() {
         parts.push(format!("already out of service: {}", fold_hosts(&rollout.unavailable)));
+        if rollout.unavailable.len() >= rollout.max_unavailable {
+            parts.push("no other host is taken out of service before one of them is back".to_owned());
+        }
     }
     parts.extend(rollout.max_restarting.map(|most| format!("at most {most} restart one service at once")));
     parts.extend(rollout.max_failed.map(|most| format!("stops when more than {most} hosts fail")));
@@ -111,6 +121,10 @@ fn format_budgets(rollout: &RolloutPlan) -> String {
     let quorum: Vec<&str> = rollout.quorum.iter().map(|quorum| quorum.group.as_str()).collect();
     if !quorum.is_empty() {
         parts.push(format!("one host per group at a time: {}", formatting::list_names(&quorum)));
+    }
+    if !rollout.unselected.is_empty() {
+        let names = fold_hosts(&rollout.unselected);
+        parts.push(format!("not selected, so it is not known whether they are in service: {names}"));
     }
     parts.join("; ")
 }

@@ -100,6 +100,7 @@ impl Place {
             values: values.to_owned(),
             upstream: None,
             absent: false,
+            revision: None,
         }
     }
 
@@ -528,7 +529,9 @@ fn upgrade_that_does_not_become_ready_is_rolled_back() {
 /// Starts another user's helm, which waits for a hook that never ends without a kubelet, and kills it.
 fn killed(place: &Place, verb: &[&str]) {
     let chart = place.chart().display().to_string();
+    // Not below `timeout`, which a kill would end instead of helm.
     let mut command = std::process::Command::new(place.api.helm(place.which).expect("a helm"));
+    command.env("HOME", place.dir.path());
     command.args(verb).args(["r", &chart, "--set", "hook=true", "--kubeconfig"]).arg(&place.api.kubeconfig);
     command.args(["--kube-context", "test", "-n", &place.name]);
     let mut child = command.spawn().expect("a helm");

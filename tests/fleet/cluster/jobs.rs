@@ -3,9 +3,9 @@
 //! No pod runs there, so the test simulates kubelet and scheduler: it writes the status of the pods.
 
 use super::support::{Cluster, Helm, Site, pod_path};
+use crate::running_forge::RunningForge;
 use crate::support::Output;
 use serde_json::{Value, json};
-use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -168,11 +168,11 @@ fn pending_workload_requires_a_scheduler_message() {
 }
 
 /// Starts an apply and returns it once its workload exists.
-fn begun(api: &Cluster, site: &Site, namespace: &str) -> Child {
+fn begun(api: &Cluster, site: &Site, namespace: &str) -> RunningForge {
     let mut command = site.command(&["apply", "inventory.yaml", "--yes"]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("forge");
+    let forge = RunningForge::start_heard(&mut command);
     api.wait(|| !api.kubectl(&["get", "pods", "-n", namespace, "-o", "name"]).is_empty());
-    child
+    forge
 }
 
 #[test]
@@ -180,16 +180,13 @@ fn workloads_of_stopped_and_killed_runs_are_deleted() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "job-killed", &recipe("job-killed", ", within: 300s", JOB));
     let child = begun(api, &site, "job-killed");
-    let pid = rustix::process::Pid::from_raw(child.id().try_into().expect("a pid")).expect("a pid");
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a signal");
-    let out = child.wait_with_output().expect("its end");
-    let text = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-    assert!(text.contains("stopped with the run"), "{text}");
+    child.interrupt();
+    let out = child.finish();
+    assert!(out.to_string().contains("stopped with the run"), "{out}");
     nothing_is_left(api, "job-killed");
 
     let mut child = begun(api, &site, "job-killed");
-    child.kill().expect("killed");
-    child.wait().expect("its end");
+    child.kill();
     assert!(api.kubectl(&["get", "jobs", "-n", "job-killed", "-o", "name"]).contains("job.batch/smoke-"));
     let plan = site.forge(&["plan", "inventory.yaml"]);
     assert!(plan.stdout.contains("was not deleted"), "{plan}");

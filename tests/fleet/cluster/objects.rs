@@ -1,7 +1,7 @@
 //! Cluster steps together with host steps: applied, applied again, drifted, repaired, pruned, blocked, killed.
 
 use super::support::{Cluster, Helm, Site};
-use crate::support::Output;
+use crate::support::{JournalWatch, Output};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -81,6 +81,30 @@ fn second_apply_of_hosts_and_cluster_writes_nothing() {
     let drift = site.forge(&["drift", "inventory.yaml"]);
     assert_eq!(drift.code, 0, "{drift}");
     assert!(drift.stdout.contains("no drift: 2 hosts and the cluster, 6 checks match"), "{drift}");
+}
+
+/// Each inventory has its own records in the API.
+#[test]
+fn object_that_another_inventory_declares_is_named() {
+    let Some(api) = Cluster::require() else { return };
+    let (first, second) = (site(api, "shared-a", APPLY), site(api, "shared-b", APPLY));
+    first.write("recipes/web.yaml", &settings("shared", MAP));
+    second.write("recipes/web.yaml", &settings("shared", &MAP.replace("hello", "bye")));
+    assert_eq!(apply(&first).code, 0);
+    let plan = second.forge(&["plan", "inventory.yaml"]);
+    let said =
+        "cluster `shared-a` was applied here with another declaration: ConfigMap shared/settings by `web/settings`";
+    assert!(plan.stdout.contains(said), "{plan}");
+    assert!(!plan.stdout.contains("`web/space`"), "the namespace is declared equally: {plan}");
+    assert_eq!(apply(&second).code, 0);
+    let text = ["get", "configmap", "-n", "shared", "settings", "-o", "jsonpath={.data.text}"];
+    assert_eq!(api.kubectl(&text), "bye");
+    let drift = first.forge(&["drift", "inventory.yaml"]);
+    let said = "cluster `shared-b` was applied here with another declaration: ConfigMap shared/settings";
+    assert!(
+        drift.code == 2 && drift.stdout.contains(said) && drift.stdout.contains("applied after this one"),
+        "{drift}"
+    );
 }
 
 #[test]
@@ -208,6 +232,33 @@ fn objects_no_longer_declared_are_deleted() {
     assert_eq!(api.kubectl(&["get", "ns", "pruned", "--ignore-not-found"]), "");
 }
 
+/// The step that loses the object runs after the one that gets it, then before it.
+#[test]
+fn object_that_moves_into_another_step_stays() {
+    let Some(api) = Cluster::require() else { return };
+    let site = site(api, "moved", APPLY);
+    let whole = settings("moved", &format!("{MAP}, {OTHER}"));
+    site.write("recipes/web.yaml", &whole);
+    assert_eq!(apply(&site).code, 0);
+    let uid = || api.kubectl(&["get", "configmap", "-n", "moved", "other", "-o", "jsonpath={.metadata.uid}"]);
+    let before = uid();
+    let extra = format!("  - name: extra\n    manifest: {{ namespace: moved, objects: [{OTHER}] }}\n");
+    let rest = settings("moved", MAP);
+    for recipe in [rest.replace("  - name: settings", &format!("{extra}  - name: settings")), format!("{rest}{extra}")]
+    {
+        site.write("recipes/web.yaml", &recipe);
+        let out = apply(&site);
+        assert_eq!((out.code, uid()), (0, before.clone()), "{out}");
+        assert!(out.stdout.contains("no changes:"), "{out}");
+    }
+    // No step declares it any more.
+    site.write("recipes/web.yaml", &rest);
+    let out = apply(&site);
+    assert_eq!(out.code, 0, "{out}");
+    let left = api.kubectl(&["get", "configmap", "-n", "moved", "-o", "name"]);
+    assert!(left.contains("configmap/settings") && !left.contains("configmap/other"), "{left}");
+}
+
 #[test]
 fn non_empty_namespace_is_not_deleted() {
     let Some(api) = Cluster::require() else { return };
@@ -253,11 +304,12 @@ fn non_empty_namespace_is_not_deleted() {
     crate::proof::mark_api("namespace");
 }
 
-/// Starts an apply, sends TERM after three seconds, and returns how long it ran after that.
+/// Starts an apply, sends TERM when its step has started, and returns how long it ran after that.
 fn stopped_apply(site: &Site) -> (Output, Duration) {
+    let watch = JournalWatch::new(site.path("state"));
     let mut command = site.command(&["apply", "inventory.yaml", "--yes"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("forge");
-    std::thread::sleep(Duration::from_secs(3));
+    watch.until(&["step_started"]);
     let pid = rustix::process::Pid::from_raw(child.id().try_into().expect("a pid")).expect("a pid");
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a signal");
     let began = Instant::now();

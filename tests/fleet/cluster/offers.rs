@@ -2,6 +2,7 @@
 //! kubelet.
 
 use super::support::{Cluster, Helm, Site};
+use crate::support::JournalWatch;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -59,9 +60,10 @@ fn apply_waits_for_node_devices_but_plan_and_verify_do_not() {
     assert!(verify.code == 5 && verify.stdout.contains("(7 GPUs)"), "{verify}");
     assert!(began.elapsed() < Duration::from_secs(40), "plan and verify must not wait");
 
+    let watch = JournalWatch::new(site.path("state"));
     let mut apply = site.command(&["apply", "inventory.yaml", "--yes"]);
     let child = apply.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("forge");
-    std::thread::sleep(Duration::from_secs(3));
+    watch.until(&["awaiting_verification"]);
     offer(api, "offers-1", "8", "1000");
     let out = child.wait_with_output().expect("forge ends");
     let told = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));

@@ -2,6 +2,7 @@
 //! scheduler, on an API of their own. Other tests simulate kubelets; this one shows that the real one says the same.
 
 use super::support::{Cluster, Helm, Site};
+use super::worker_pods;
 use crate::support::{Fleet, Node, Output};
 use std::path::Path;
 
@@ -65,6 +66,7 @@ fn job_is_proven_by_a_pod_that_really_ran() {
     let Some(nodes) = Fleet::take(1) else { return };
     let api = Cluster::start_own("pods", 20);
     api.start_scheduler();
+    worker_pods::mount_volume(&nodes[0]);
     join_node(&api, &nodes[0]);
     let site = Site::new(&api, &api.kubeconfig, "test", Helm::No);
     std::fs::create_dir(site.path("recipes")).expect("a folder");
@@ -75,6 +77,7 @@ fn job_is_proven_by_a_pod_that_really_ran() {
     causes_of_pods_that_do_not_run_are_reported(&api, &site);
     slow_job_is_diagnosed_from_its_pods(&api, &nodes[0], &site, &inventory);
     rdma_pod_fails_without_adapters(&nodes[0], &site, &inventory);
+    worker_pods::killed_pod_is_replaced(&api, &nodes[0]);
 }
 
 fn pod_runs_and_its_log_is_read(api: &Cluster, node: &Node, site: &Site) {

@@ -212,9 +212,12 @@ impl Cluster {
         self.list("/api/v1/nodes")
     }
 
-    /// Deletes a node from the cluster, if it exists.
+    /// Deletes a node from the cluster, if it exists, and the pods that were on it. Without a kubelet nothing else ends
+    /// them, and they would be on the next node of this name.
     pub fn forget(&self, node: &str) {
         self.kubectl(&["delete", "node", node, "--ignore-not-found"]);
+        let left = |pod: &&Value| pod["spec"]["nodeName"] == *node;
+        self.list("/api/v1/pods").iter().filter(left).for_each(|pod| self.end_pod(pod));
     }
 
     /// Waits until a kubectl command succeeds.
@@ -317,16 +320,21 @@ impl Site {
 
     /// Runs forge until it ends.
     pub fn forge(&self, args: &[&str]) -> Output {
-        Output::of(&mut self.command(args), b"")
+        Output::of(self.hermetic(&mut limited(env!("CARGO_BIN_EXE_forge")), args), b"")
     }
 
-    /// Returns the command that [`Site::forge`] runs.
+    /// Returns the command that [`Site::forge`] runs, for a test that signals or kills it. `timeout` must not be between
+    /// them: it forwards a signal twice, to its child and to its group, and a killed one leaves its child running.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = limited(env!("CARGO_BIN_EXE_forge"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forge"));
+        self.hermetic(&mut command, args);
+        command
+    }
+
+    fn hermetic<'a>(&self, command: &'a mut Command, args: &[&str]) -> &'a mut Command {
         let path =
             format!("{}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", self.path("bin").display());
         command.args(args).current_dir(self.dir.path()).env_clear().env("PATH", path).env("LANG", "C.UTF-8");
-        command.env("HOME", self.path("home")).env("FORGE_STATE", self.path("state")).stdin(Stdio::null());
-        command
+        command.env("HOME", self.path("home")).env("FORGE_STATE", self.path("state")).stdin(Stdio::null())
     }
 }

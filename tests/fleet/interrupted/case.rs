@@ -6,10 +6,10 @@ use super::gate::{Call, Gate, Placed, Stop};
 use super::reader::{FileReader, torn_files};
 use crate::distribution::{Distribution, ProofSystem};
 use crate::proof::Proof;
+use crate::running_forge::RunningForge;
 use crate::support::{Fleet, Node, Output, Project};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// What interrupts a run.
@@ -196,7 +196,7 @@ impl<'a> Bench<'a> {
         let before = contents();
         let reader = FileReader::start(node.disk(), reference.placed.keys().cloned().collect());
         self.gate.arm(Some(stop));
-        let mut run = Run(self.project.begin());
+        let mut run = self.project.begin();
         let result = self.gate.await_stop(|| run.has_ended());
         let Some(session) = result else {
             reader.finish();
@@ -215,7 +215,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Injects a fault while a script is stopped. Returns the next run, if the fault starts it.
-    fn inject(&self, fault: Fault, session: &str, run: &mut Run) -> Result<Option<Output>, Defect> {
+    fn inject(&self, fault: Fault, session: &str, run: &mut RunningForge) -> Result<Option<Output>, Defect> {
         let node = &self.nodes[0];
         match fault {
             Fault::Kill => {
@@ -227,7 +227,7 @@ impl<'a> Bench<'a> {
                     run.interrupt();
                     std::thread::sleep(Duration::from_millis(300));
                 }
-                run.await_end(Duration::from_secs(20))?;
+                await_end(run, Duration::from_secs(20))?;
                 return Ok(Some(self.run_while_stopped()));
             }
             Fault::Link => {
@@ -257,12 +257,12 @@ impl<'a> Bench<'a> {
                 self.gate.go();
             }
         }
-        run.await_end(Duration::from_secs(240))?;
+        await_end(run, Duration::from_secs(240))?;
         if fault == Fault::Full {
             node.must("rm -f /fill /fill2");
         }
         if fault == Fault::Lock {
-            let code = run.code();
+            let code = run.wait().code();
             require(code == Some(0), || format!("a run that waits for dpkg's lock ended with {code:?}"))?;
             node.until("! systemctl -q is-active lock-holder", 20);
             node.must("rm -f /run/lock-held /srv/gate/lock.pl");
@@ -361,43 +361,14 @@ open(my $held, '>', '/run/lock-held');
 sleep 4;
 "#;
 
-/// A run of forge; it ends with the case.
-struct Run(Child);
-
-impl Run {
-    fn has_ended(&mut self) -> bool {
-        self.0.try_wait().expect("the child is ours").is_some()
+/// Waits until an interrupted run ends by itself.
+fn await_end(run: &mut RunningForge, limit: Duration) -> Result<(), Defect> {
+    let end = Instant::now() + limit;
+    while !run.has_ended() {
+        require(Instant::now() < end, || format!("the interrupted run did not end within {} s", limit.as_secs()))?;
+        std::thread::sleep(Duration::from_millis(20));
     }
-
-    fn kill(&mut self) {
-        self.0.kill().expect("forge is signalled");
-        self.0.wait().expect("the child is ours");
-    }
-
-    fn interrupt(&mut self) {
-        let sent = Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();
-        assert!(sent.expect("kill runs").success() || self.has_ended());
-    }
-
-    fn await_end(&mut self, limit: Duration) -> Result<(), Defect> {
-        let end = Instant::now() + limit;
-        while !self.has_ended() {
-            require(Instant::now() < end, || format!("the interrupted run did not end within {} s", limit.as_secs()))?;
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
-    }
-
-    fn code(&mut self) -> Option<i32> {
-        self.0.wait().expect("the child is ours").code()
-    }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    Ok(())
 }
 
 /// Folders whose files people and programs read.
@@ -459,16 +430,16 @@ fn final_state(node: &Node, with_contents: bool) -> BTreeSet<String> {
 
 /// Starts an apply, and kills the processes of its script at the call at which `gate` stops it.
 pub fn crash(project: &Project, node: &Node, gate: &Gate<'_>) {
-    let mut run = Run(project.begin());
+    let mut run = project.begin();
     let session = gate.await_stop(|| run.has_ended()).expect("the run is stopped");
     node.must(&format!("pkill -KILL -s {session}"));
     gate.disarm();
-    run.await_end(Duration::from_secs(60)).expect("the run ends");
+    await_end(&mut run, Duration::from_secs(60)).expect("the run ends");
 }
 
 /// Starts an apply, cuts the power of the node at the call at which `gate` stops it, and boots the node again.
 pub fn cut_power(project: &Project, node: &Node, gate: &Gate<'_>) {
-    let mut run = Run(project.begin());
+    let mut run = project.begin();
     assert!(gate.await_stop(|| run.has_ended()).is_some(), "the run ended before");
     node.stop();
     gate.disarm();

@@ -37,6 +37,15 @@ impl AuthorizedKeysDiff {
             Self::Write { folder, file, .. } => folder.is_empty() && file.is_empty(),
         }
     }
+
+    /// Reports whether every key that could log in before still can: lines are only added, and owner and mode become
+    /// those that sshd accepts.
+    pub fn only_admits(&self) -> bool {
+        match self {
+            Self::Later { .. } => true,
+            Self::Write { keys, .. } => keys.iter().all(|change| change.from.is_none()),
+        }
+    }
 }
 
 impl ResourceDiff for AuthorizedKeysDiff {

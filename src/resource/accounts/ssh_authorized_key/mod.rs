@@ -5,7 +5,7 @@ mod difference;
 mod key;
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::{UndoEffect, Value};
+use crate::model::{GuardEffect, UndoEffect, Value};
 use crate::probe::{AuthorizedKeysState, Observation, Probe, ProbeReading};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, check_account_name, required_text};
@@ -44,6 +44,8 @@ directory: these users may have put it there. forge does not change its owner an
 
 **Rejected when the inventory is loaded**: text that is not a complete public key, a private key, and an empty list with
 `exclusive: true`, which would lock out all users.
+
+**Guarded** is a change that removes or replaces a key: unless a new login succeeds, the host restores the file.
 
 **Removal** removes these keys, whatever their options; other keys, directory and file stay.",
     fields: FIELDS,
@@ -298,6 +300,10 @@ impl TypedResource for SshAuthorizedKeyResource {
                 folder.into_iter().fold(restored, UndoEffect::leaving)
             }
         }
+    }
+
+    fn guard(&self, diff: &AuthorizedKeysDiff) -> GuardEffect {
+        GuardEffect { only_admits: diff.only_admits(), ..GuardEffect::restore_paths(self.undo(diff).paths) }
     }
 }
 

@@ -130,6 +130,7 @@ fn assess_first_install(
         return blocked;
     }
     let diff = ReleaseDiff::Install(InstallDiff {
+        revision: state.release.as_ref().map_or(0, |former| former.revision),
         chart: chart.name.clone(),
         version: chart.version.clone(),
         crds: missing_crds(chart),
@@ -276,6 +277,7 @@ fn compare_release(state: &ReleaseState, chart: &ChartInfo, info: &ReleaseInfo) 
     let text = |from: &String, to: &String| (from != to).then(|| ValueChange::new(from.clone(), to.clone()));
     let deployed = info.status == ReleaseStatus::Deployed;
     UpgradeDiff {
+        revision: info.revision,
         chart: text(&info.chart, &chart.name),
         version: text(&info.version, &chart.version),
         status: (!deployed).then(|| ValueChange::new(info.status, ReleaseStatus::Deployed)),

@@ -4,9 +4,11 @@ mod assessment;
 mod declaration;
 mod release_changes;
 mod release_diff;
+pub(in crate::resource) mod restore;
+mod undo;
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::{Sha256Digest, Value};
+use crate::model::{Sha256Digest, UndoEffect, Value};
 use crate::object::{ChartQuery, ChartQuerySource, ClusterCall, ReleaseQuery};
 use crate::object::{ReleaseAction, ReleaseCall, list_builtin_charts};
 use crate::probe::{Observation, Probe, UnansweredReason};
@@ -182,7 +184,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let seconds = |key, default| fields.get_int(key).and_then(|value| u64::try_from(value).ok()).unwrap_or(default);
     let flag = |key, default| fields.get_bool(key).unwrap_or(default);
     Ok(Box::new(HelmReleaseResource {
-        asked: ReleaseQuery { name, namespace, chart, values, upstream, absent },
+        asked: ReleaseQuery { name, namespace, chart, values, upstream, absent, revision: None },
         images: fields.get_text_map("images").unwrap_or_default(),
         wait: flag("wait", true),
         hooks: flag("hooks", true),
@@ -335,6 +337,10 @@ impl TypedResource for HelmReleaseResource {
 
     fn act(&self, diff: &ReleaseDiff, _cx: &AssessmentContext<'_>) -> Action {
         Action::Calls(vec![self.release_call(diff.action())])
+    }
+
+    fn undo(&self, diff: &ReleaseDiff) -> UndoEffect {
+        undo::derive_undo(&self.asked, diff)
     }
 }
 

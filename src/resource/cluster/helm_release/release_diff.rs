@@ -34,6 +34,8 @@ pub(super) enum ReleaseDiff {
 /// A release that does not exist.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct InstallDiff {
+    /// The last revision of an uninstalled release whose history was kept; 0 if there is none.
+    pub revision: u64,
     pub chart: String,
     pub version: String,
     /// CustomResourceDefinitions that are created, by name.
@@ -47,6 +49,8 @@ pub(super) struct InstallDiff {
 /// A release that differs from its declaration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct UpgradeDiff {
+    /// The installed revision.
+    pub revision: u64,
     pub chart: Option<ValueChange<String>>,
     pub version: Option<ValueChange<String>>,
     pub status: Option<ValueChange<ReleaseStatus>>,

@@ -126,7 +126,8 @@ fn assess_presence(
 /// Evaluates whether the workload could be created: its kind, its namespace, the API's dry run.
 fn assess_feasibility(job: &JobResource, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<JobDiff> {
     let objects = std::slice::from_ref(&job.declared);
-    let want = DesiredObjects { objects, absent: false, wait: None, disruption: DisruptionClass::D0 };
+    let want =
+        DesiredObjects { objects, absent: false, wait: None, disruption: DisruptionClass::D0, keeps_additions: false };
     // An object that another user created under this very name is unrelated: each run uses its own name.
     if let Ok(ObjectState::Known(info)) = object_state(seen, &job.declared.probe())
         && info.live.is_some()

@@ -5,7 +5,7 @@ mod bounds;
 mod declaration;
 
 use crate::diag::Diag;
-use crate::model::Value;
+use crate::model::{UndoEffect, Value};
 use crate::object::ObjectId;
 use crate::object::{JobEndPredicates, JobGoal, JobLogRules, StatusPredicate};
 use crate::probe::{Observation, Probe};
@@ -275,6 +275,11 @@ impl TypedResource for JobResource {
 
     fn act(&self, diff: &JobDiff, _cx: &AssessmentContext<'_>) -> Action {
         Action::Calls(diff.build_calls(self))
+    }
+
+    fn undo(&self, _diff: &JobDiff) -> UndoEffect {
+        // The workload is deleted by the run itself.
+        UndoEffect::default()
     }
 }
 

@@ -1,90 +1,18 @@
 //! Evaluates the labels, annotations and taints of a node: which ones to set, and which ones to remove.
 
 use super::declaration::{NodeResource, node_probe};
-use crate::model::{BlockClass, DisruptionClass, Value};
-use crate::object::{ClusterCall, FieldManager, FieldPath, NodeMark, NodeMarkChanges, ObjectInfo, ObjectState};
+use super::node_diff::{NodeDiff, NodeMarksDiff};
+use crate::model::{BlockClass, Value};
+use crate::object::{FieldManager, FieldPath, NodeMark, ObjectInfo, ObjectState};
 use crate::probe::{Observation, UnansweredReason};
 use crate::resource::cluster::object::recorded_claims;
 use crate::resource::shared::support::{join_words, object_state};
-use crate::resource::{Assessment, AssessmentContext, AttributeChange, DeclaredResource, ResourceDiff, ValueChange};
-use serde::Serialize;
+use crate::resource::{Assessment, AssessmentContext, DeclaredResource, ValueChange};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 
 /// Maximum number of entries to list by name.
 const MAX_LISTED: usize = 4;
-
-/// How the entries of nodes differ: those of the declared node first.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub(super) struct NodeDiff {
-    nodes: Vec<NodeMarksDiff>,
-}
-
-/// How the entries of one node differ.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct NodeMarksDiff {
-    node: String,
-    /// The uid of the node as it was read; empty if it does not exist yet.
-    uid: String,
-    /// The entries that are set (`to`) or removed (no `to`), with their values.
-    marks: Vec<(NodeMark, ValueChange<String>)>,
-}
-
-impl NodeMarksDiff {
-    fn new(node: &str, uid: &str) -> Self {
-        Self { node: node.to_owned(), uid: uid.to_owned(), marks: Vec::new() }
-    }
-
-    fn set_marks(&self) -> impl Iterator<Item = &NodeMark> {
-        self.marks.iter().filter(|(_, change)| change.to.is_some()).map(|(mark, _)| mark)
-    }
-
-    fn removed_marks(&self) -> impl Iterator<Item = &NodeMark> {
-        self.marks.iter().filter(|(_, change)| change.to.is_none()).map(|(mark, _)| mark)
-    }
-
-    fn to_changes(&self) -> NodeMarkChanges {
-        let set = self.marks.iter().filter_map(|(mark, change)| Some((mark.clone(), change.to.clone()?)));
-        NodeMarkChanges {
-            node: self.node.clone(),
-            uid: self.uid.clone(),
-            set: set.collect(),
-            take: self.removed_marks().cloned().collect(),
-        }
-    }
-}
-
-impl ResourceDiff for NodeDiff {
-    fn render_changes(&self) -> Vec<AttributeChange> {
-        let render = |(mark, change): &(NodeMark, ValueChange<String>)| {
-            let text = |value: &Option<String>| value.as_deref().map(|value| format_value(mark, value));
-            AttributeChange::new(&mark.to_string(), text(&change.from).as_deref(), text(&change.to).as_deref())
-        };
-        self.nodes.iter().flat_map(|node| &node.marks).map(render).collect()
-    }
-}
-
-impl NodeDiff {
-    /// Returns one call for each node.
-    pub(super) fn build_calls(&self) -> Vec<ClusterCall> {
-        self.nodes.iter().map(|node| ClusterCall::Mark(Box::new(node.to_changes()))).collect()
-    }
-
-    fn push(&mut self, node: NodeMarksDiff) {
-        if !node.marks.is_empty() {
-            self.nodes.push(node);
-        }
-    }
-
-    /// Returns the disruption class: a `NoExecute` taint evicts pods.
-    fn disruption(&self) -> DisruptionClass {
-        let evicts = |mark: &NodeMark| matches!(mark, NodeMark::Taint { effect, .. } if effect == "NoExecute");
-        match self.nodes.iter().flat_map(NodeMarksDiff::set_marks).any(evicts) {
-            true => DisruptionClass::D1,
-            false => DisruptionClass::D0,
-        }
-    }
-}
 
 /// Findings about all nodes so far.
 #[derive(Default)]
@@ -116,6 +44,9 @@ fn try_assess_node(
     }
     let mut before: BTreeMap<String, Vec<NodeMark>> = BTreeMap::new();
     for (node, mark) in cx.record.map(|record| obsolete_marks(own, record)).unwrap_or_default() {
+        if cx.is_declared_elsewhere(own.kind(), &mark.record_key(&node)) {
+            continue;
+        }
         before.entry(node).or_default().push(mark);
     }
     for (node, marks) in before {
@@ -134,7 +65,10 @@ pub(super) fn obsolete_marks(own: &NodeResource, record: &Value) -> Vec<(String,
 }
 
 /// Returns the node; `None` if it does not exist.
-fn find_node_info<'s>(seen: &'s Observation, node: &str) -> Result<Option<&'s ObjectInfo>, UnansweredReason> {
+pub(super) fn find_node_info<'s>(
+    seen: &'s Observation,
+    node: &str,
+) -> Result<Option<&'s ObjectInfo>, UnansweredReason> {
     match object_state(seen, &node_probe(node))? {
         ObjectState::Known(info) if info.live.is_some() => Ok(Some(info)),
         ObjectState::Known(_) => Ok(None),
@@ -148,8 +82,8 @@ fn assess_missing(own: &NodeResource, cx: &AssessmentContext<'_>) -> Assessment<
     let basis = json!({ &own.name: null });
     if cx.predicted.is_some_and(|predicted| predicted.after.is_some()) {
         let mut node = NodeMarksDiff::new(&own.name, "");
-        node.marks = own.marks.iter().map(|(mark, value)| (mark.clone(), ValueChange::create(value.clone()))).collect();
-        let diff = NodeDiff { nodes: vec![node] };
+        own.marks.iter().for_each(|(mark, value)| node.push_mark(mark.clone(), ValueChange::create(value.clone())));
+        let diff = NodeDiff::of_node(node);
         let disruption = diff.disruption();
         return Assessment::differs(format!("{reason} yet"), diff, disruption, basis).mark_predicted();
     }
@@ -172,7 +106,7 @@ impl NodeFindings {
                 continue;
             }
             self.by.extend(there.as_ref().and_then(|_| Some((mark, find_setter(info, mark)?))).map(describe_setter));
-            node.marks.push((mark.clone(), ValueChange { from: there, to: Some(value.clone()) }));
+            node.push_mark(mark.clone(), ValueChange { from: there, to: Some(value.clone()) });
         }
         self.diff.push(node);
     }
@@ -199,14 +133,14 @@ impl NodeFindings {
                 self.notes.push(format!("{mark} of node {node} stays: another manager set it"));
                 continue;
             }
-            diff.marks.push((mark.clone(), ValueChange { from: Some(there), to: None }));
+            diff.push_mark(mark.clone(), ValueChange { from: Some(there), to: None });
         }
         self.diff.push(diff);
     }
 
     fn describe_differing(&self, own: &NodeResource) -> Option<String> {
         let differing: Vec<String> =
-            self.diff.nodes.iter().flat_map(NodeMarksDiff::set_marks).map(NodeMark::to_string).collect();
+            self.diff.nodes().iter().flat_map(NodeMarksDiff::set_marks).map(NodeMark::to_string).collect();
         let verb = if differing.len() == 1 { "differs" } else { "differ" };
         let by =
             if self.by.is_empty() { String::new() } else { format!(": {}; forge takes it over", self.by.join(", ")) };
@@ -216,10 +150,10 @@ impl NodeFindings {
     /// Returns a reason for each node of which entries are removed, by name.
     fn describe_removals(&self, own: &NodeResource) -> Vec<String> {
         let mut going: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-        for node in &self.diff.nodes {
+        for node in self.diff.nodes() {
             let removed: Vec<String> = node.removed_marks().map(NodeMark::to_string).collect();
             if !removed.is_empty() {
-                going.entry(&node.node).or_default().extend(removed);
+                going.entry(node.node()).or_default().extend(removed);
             }
         }
         let why = if own.absent { "to be removed" } else { "no longer declared" };
@@ -248,28 +182,19 @@ impl NodeFindings {
     }
 }
 
-fn join_limited(things: &[String]) -> String {
+pub(super) fn join_limited(things: &[String]) -> String {
     match things.len() > MAX_LISTED {
         true => join_words(&[&things[..MAX_LISTED], &[format!("{} more", things.len() - MAX_LISTED)]].concat()),
         false => join_words(things),
     }
 }
 
-/// Returns a value for display. An empty text is shown as `""`; a taint usually has no value.
-fn format_value(mark: &NodeMark, value: &str) -> String {
-    match (mark, value) {
-        (NodeMark::Taint { .. }, "") => "present".to_owned(),
-        (_, "") => "\"\"".to_owned(),
-        (_, value) => value.to_owned(),
-    }
-}
-
 /// Returns the manager that set a mark last.
-fn find_setter<'i>(info: &'i ObjectInfo, mark: &NodeMark) -> Option<&'i FieldManager> {
+pub(super) fn find_setter<'i>(info: &'i ObjectInfo, mark: &NodeMark) -> Option<&'i FieldManager> {
     info.managers.iter().filter(|known| manages_mark(known, mark)).max_by(|a, b| a.time.cmp(&b.time))
 }
 
-fn describe_setter((mark, known): (&NodeMark, &FieldManager)) -> String {
+pub(super) fn describe_setter((mark, known): (&NodeMark, &FieldManager)) -> String {
     let at = if known.time.is_empty() { String::new() } else { format!(" at {}", known.time) };
     format!("`{}` set {mark}{at}", known.manager)
 }

@@ -2,10 +2,12 @@
 
 mod assessment;
 mod declaration;
+mod node_diff;
+pub(in crate::resource) mod restore;
 mod validation;
 
 use crate::diag::Diag;
-use crate::model::Value;
+use crate::model::{UndoEffect, Value};
 use crate::object::{NodeMark, NodeMarkChanges};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::support::{bad_value, required_text};
@@ -14,8 +16,8 @@ use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
     ResourceKind, TypedResource,
 };
-use assessment::NodeDiff;
 use declaration::{NodeResource, node_probe};
+use node_diff::NodeDiff;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,9 +36,9 @@ the kubelet, the GPU operator and node feature discovery all write there. A patc
 entries. The list of taints is a single value to the API: forge writes it as it was read with only the declared taints
 changed, and reads it again if the node changed in the meantime.
 
-**Entries that the step declared before** and no longer declares are removed; `ensure: absent` removes all of them. A
-label or an annotation is removed if forge set its current value, according to the API's managed fields; a taint is
-removed if it has the declared value.
+**Entries that the step declared before** and that no step declares any more are removed; `ensure: absent` removes all of
+them. A label or an annotation is removed if forge set its current value, according to the API's managed fields; a taint
+is removed if it has the declared value.
 
 **Rejected** are keys under `forge/`, which hold forge's own notes; taints under `node.kubernetes.io/`, which follow the
 state of the node; and the label `nvidia.com/gpu.deploy.operands`, which forge itself sets while it drains a node for a
@@ -141,6 +143,10 @@ impl TypedResource for NodeResource {
 
     fn act(&self, diff: &NodeDiff, _cx: &AssessmentContext<'_>) -> Action {
         Action::Calls(diff.build_calls())
+    }
+
+    fn undo(&self, diff: &NodeDiff) -> UndoEffect {
+        diff.undo_effect()
     }
 }
 

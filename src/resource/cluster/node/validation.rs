@@ -82,6 +82,18 @@ fn parse_taint(key: &str, written: &Value) -> Result<(NodeMark, String), Diag> {
     Ok((NodeMark::Taint { key: key.to_owned(), effect }, value))
 }
 
+/// Checks the key of an entry that is restored. Its value was one of the API.
+///
+/// # Errors
+/// Fails if steps may not set it.
+pub(super) fn check_restored_key(mark: &NodeMark) -> Result<(), Diag> {
+    match mark {
+        NodeMark::Label(key) => check_label(key, ""),
+        NodeMark::Annotation(key) => check_key("annotation", key),
+        NodeMark::Taint { key, effect } => parse_taints(key, &Value::from(effect.as_str())).map(drop),
+    }
+}
+
 fn check_key(what: &str, key: &str) -> Result<(), Diag> {
     if key.starts_with(OWN_PREFIX) {
         return Err(bad_value(format!("`{key}` is reserved for forge's own notes")));

@@ -1,9 +1,10 @@
 //! Evaluates the objects of a step: which ones to create, change, prune and delete.
 
-use super::DeclaredObject;
 use super::diff::{ObjectDifference, ObjectsDiff, ObservedCondition, UndeclaredField};
 use super::field_diff::{ObjectFieldChange, diff_fields, render_fields, render_object};
+use super::former::FormerObject;
 use super::obsolete::obsolete_objects;
+use super::{DeclaredObject, object_claim};
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::object::{
     AddedField, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState, Redactor, locate_pointer,
@@ -21,6 +22,8 @@ pub(in crate::resource) struct DesiredObjects<'w> {
     /// Condition to wait for after the apply, and its timeout in seconds.
     pub wait: Option<(&'w str, u64)>,
     pub disruption: DisruptionClass,
+    /// Whether undeclared fields that were added by hand stay.
+    pub keeps_additions: bool,
 }
 
 /// Findings about all objects so far.
@@ -56,6 +59,11 @@ pub(in crate::resource) fn assess_objects(
         }
     }
     for id in cx.record.map(|record| obsolete_objects(record, want.objects)).unwrap_or_default() {
+        let (kind, claim) = object_claim(&id);
+        if cx.is_declared_elsewhere(kind, &claim) {
+            found.notes.push(format!("{id} is declared by another step now"));
+            continue;
+        }
         match object_state(seen, &id.to_probe()) {
             Err(why) => found.record_unknown(why),
             Ok(state) => found.add_obsolete(&id, state),
@@ -155,6 +163,7 @@ impl ObjectFindings {
         self.reasons.push(format!("{} does not exist", declared.id));
         let text = render_object(&declared.object, cx.secrets);
         self.diff.push(&declared.id, want.objects.len() > 1, ObjectDifference::Missing { text });
+        self.diff.note_former(FormerObject::Missing { id: declared.id.clone(), serves: declared.served_version() });
     }
 
     fn add_differences(
@@ -173,11 +182,16 @@ impl ObjectFindings {
         let more = info.added.iter().map(|added| (added.field.clone(), Value::from("added")));
         let differs = render_fields(&of, &fields).iter().map(observed_entry).chain(more).collect();
         self.basis[&id.to_claim()]["differs"] = Value::Object(differs);
+        let removes_additions = !info.added.is_empty() && !want.keeps_additions;
+        if !fields.is_empty() || removes_additions {
+            let (uid, fields) = (info.uid.clone(), info.former.clone());
+            self.diff.note_former(FormerObject::Changed { id: id.clone(), uid, fields });
+        }
         if !fields.is_empty() {
             self.reasons.push(describe_differing(id, &fields, &info.conflicts));
             self.diff.push(id, named, ObjectDifference::Fields { fields });
         }
-        if !info.added.is_empty() {
+        if removes_additions {
             self.reasons.push(describe_added(id, &info.added));
             let fields = info.added.iter().map(|added| undeclared_field(&redactor, live, added)).collect();
             self.diff.push(id, named, ObjectDifference::Additions { version: info.version.clone(), fields });
@@ -222,6 +236,8 @@ impl ObjectFindings {
 
     fn add_deletion(&mut self, id: &ObjectId, info: &ObjectInfo) {
         self.diff.push(id, true, ObjectDifference::Present { uid: info.uid.clone() });
+        let object = info.live.clone().unwrap_or_default();
+        self.diff.note_former(FormerObject::Deleted { id: id.clone(), object });
     }
 
     /// Deletes an object that the step declared before, if forge still manages any of its fields. Keeps objects

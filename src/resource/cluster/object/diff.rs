@@ -2,7 +2,8 @@
 
 use super::DeclaredObject;
 use super::field_diff::{ObjectFieldChange, creation_change, qualify_field, render_fields};
-use crate::model::{Value, render_yaml_line};
+use super::former::{FormerObject, derive_undo};
+use crate::model::{UndoEffect, Value, render_yaml_line};
 use crate::object::{ClusterCall, ObjectId};
 use crate::resource::{AttributeChange, ResourceDiff};
 use serde::Serialize;
@@ -14,6 +15,8 @@ const ESTABLISH_LIMIT_S: u64 = 60;
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(in crate::resource) struct ObjectsDiff {
     pub objects: Vec<ObjectDiff>,
+    /// Each changed object before the change.
+    pub former: Vec<FormerObject>,
 }
 
 /// One difference of one object.
@@ -97,6 +100,16 @@ impl ResourceDiff for ObjectsDiff {
 impl ObjectsDiff {
     pub(super) fn push(&mut self, id: &ObjectId, named: bool, what: ObjectDifference) {
         self.objects.push(ObjectDiff { id: id.clone(), named, what });
+    }
+
+    /// Notes an object before its change.
+    pub(super) fn note_former(&mut self, former: FormerObject) {
+        self.former.push(former);
+    }
+
+    /// Returns how the changes are undone.
+    pub(in crate::resource) fn derive_undo(&self) -> UndoEffect {
+        derive_undo(&self.former)
     }
 
     /// Reports whether the object is applied.

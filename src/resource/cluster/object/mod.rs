@@ -4,11 +4,13 @@
 mod assessment;
 mod diff;
 mod field_diff;
+mod former;
 mod obsolete;
 
 pub(in crate::resource) use assessment::{DesiredObjects, assess_objects};
 pub(in crate::resource) use diff::ObjectsDiff;
 pub(in crate::resource) use field_diff::{creation_change, render_object};
+pub(in crate::resource) use former::RESTORING_KIND;
 pub(in crate::resource) use obsolete::{obsolete_probes, recorded_claims};
 
 use crate::model::{SecretStore, Value};
@@ -62,6 +64,16 @@ impl DeclaredObject {
         let text = |pointer: &str| self.object.pointer(pointer).and_then(Value::as_str);
         let group = text("/spec/group").filter(|_| self.id.kind == "CustomResourceDefinition")?;
         Some(format!("{group}/{}", text("/spec/names/kind")?))
+    }
+
+    /// Returns an API version of that kind, and the kind.
+    pub fn served_version(&self) -> Option<(String, String)> {
+        let kind = self.served_kind()?;
+        let (group, kind) = kind.split_once('/')?;
+        let versions = self.object.pointer("/spec/versions").and_then(Value::as_array).into_iter().flatten();
+        let served = versions.filter(|version| version["served"] != false).find_map(|version| version["name"].as_str());
+        let version = served.or_else(|| self.object.pointer("/spec/version")?.as_str())?;
+        Some((format!("{group}/{version}"), kind.to_owned()))
     }
 }
 

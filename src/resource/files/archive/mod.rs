@@ -9,6 +9,7 @@ use crate::diag::{Diag, DiagCode};
 use crate::model::{UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::files::absent::check_removable;
+use crate::resource::shared::accounts::{AccountName, account_probes, require_accounts};
 use crate::resource::shared::file_target::{FileBody, path_probe};
 use crate::resource::shared::support::{bad_value, format_mode, parse_owner_and_group, required_text, sha256_hex};
 use crate::resource::traits::{KindTraits, PackageExposure};
@@ -151,6 +152,7 @@ impl DeclaredResource for ArchiveResource {
         if !self.absent {
             probes.extend(self.archive_probe());
             probes.extend(crate::resource::shared::support::parent_path(&self.into).map(path_probe));
+            probes.extend(account_probes(&AccountName::list_owners(&self.owner, &self.group)));
         }
         probes
     }
@@ -186,7 +188,10 @@ impl TypedResource for ArchiveResource {
     fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<ArchiveDiff> {
         let judged = match self.absent {
             true => self.assess_absent(seen),
-            false => self.assess_present(seen, cx).map(|judgement| self.add_archive_size(judgement, seen)),
+            false => self.assess_present(seen, cx).map(|judgement| {
+                let judgement = self.add_archive_size(judgement, seen);
+                require_accounts(judgement, &AccountName::list_owners(&self.owner, &self.group), seen, cx)
+            }),
         };
         judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }

@@ -12,6 +12,7 @@ use crate::model::{
     Value,
 };
 use crate::probe::{Observation, Probe};
+use crate::resource::shared::accounts::{AccountName, account_probes, require_accounts};
 use crate::resource::shared::file_target;
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::support::{
@@ -175,6 +176,7 @@ impl DeclaredResource for ArtifactResource {
         let mut probes = vec![content::content_probe(&self.path, true), file_target::resolved_parent_probe(&self.path)];
         if self.source.is_some() {
             probes.extend(crate::resource::shared::support::parent_path(&self.path).map(path_probe));
+            probes.extend(account_probes(&AccountName::list_owners(&self.owner, &self.group)));
         }
         probes
     }
@@ -216,7 +218,9 @@ impl TypedResource for ArtifactResource {
 
     fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<ArtifactDiff> {
         let judged = file_target::check_parent_trusted(seen, &self.path).and_then(|()| match &self.source {
-            Some(source) => self.assess_present(source, seen, cx),
+            Some(source) => self.assess_present(source, seen, cx).map(|judgement| {
+                require_accounts(judgement, &AccountName::list_owners(&self.owner, &self.group), seen, cx)
+            }),
             None => self.assess_absent(seen),
         });
         judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))

@@ -46,10 +46,11 @@ put() {
 }
 "#;
 
-/// Updates the ctime of the indexes: apt keeps the mtime of an unchanged index, but this refresh must be visible.
+/// Updates the ctime of the indexes: apt keeps the mtime of an unchanged index, but this refresh must be visible. The index of
+/// a `file:` URI can be a link to the repository itself, which may be read-only.
 const TOUCH_INDEXES: &str = r#"
 for index; do
-  if [ -e "$index" ]; then touch -m -r "$index" -- "$index" || fail "cannot note that $index was looked at"; fi
+  if [ -e "$index" ]; then touch -h -m -r "$index" -- "$index" || fail "cannot note that $index was looked at"; fi
 done
 "#;
 

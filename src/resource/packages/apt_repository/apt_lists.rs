@@ -4,13 +4,14 @@ use super::declaration::AptSourceSpec;
 
 const LISTS_FOLDER: &str = "/var/lib/apt/lists/";
 
-/// Returns two candidate paths for each URI and suite: `InRelease` (inline signature), `Release` (detached signature).
-pub(super) fn index_paths(what: &AptSourceSpec) -> Vec<[String; 2]> {
+/// Returns the candidate paths for each URI and suite: `InRelease` (inline signature), `Release` (detached signature), and
+/// `Packages` of a trusted suite that is an exact path, which apt also reads without a release file.
+pub(super) fn index_paths(what: &AptSourceSpec) -> Vec<Vec<String>> {
     let pairs = what.uris.iter().flat_map(|uri| what.suites.iter().map(move |suite| (uri, suite)));
-    pairs.map(|(uri, suite)| suite_index_paths(uri, suite)).collect()
+    pairs.map(|(uri, suite)| suite_index_paths(uri, suite, what.trusted)).collect()
 }
 
-fn suite_index_paths(uri: &str, suite: &str) -> [String; 2] {
+fn suite_index_paths(uri: &str, suite: &str, trusted: bool) -> Vec<String> {
     let base = format!("{}/", uri.trim_end_matches('/'));
     let folder = match suite.strip_suffix('/') {
         // A suite that ends with `/` is an exact path; `/` is the URI itself.
@@ -18,7 +19,9 @@ fn suite_index_paths(uri: &str, suite: &str) -> [String; 2] {
         Some(_) => format!("{base}{suite}"),
         None => format!("{base}dists/{suite}/"),
     };
-    ["InRelease", "Release"].map(|name| format!("{LISTS_FOLDER}{}", list_file_name(&format!("{folder}{name}"))))
+    let packages = (trusted && suite.ends_with('/')).then_some("Packages");
+    let names = ["InRelease", "Release"].into_iter().chain(packages);
+    names.map(|name| format!("{LISTS_FOLDER}{}", list_file_name(&format!("{folder}{name}")))).collect()
 }
 
 /// Returns the name that apt gives to a file fetched from `uri`: scheme and user are dropped, some characters are
@@ -46,15 +49,21 @@ mod tests {
     /// origin: field, /var/lib/apt/lists of Debian 12; the last one from apt's `URItoFileName`
     #[test]
     fn index_paths_follow_apt_file_naming() {
-        let released = |uri: &str, suite: &str| suite_index_paths(uri, suite)[1].clone();
+        let released = |uri: &str, suite: &str| suite_index_paths(uri, suite, false)[1].clone();
         assert_eq!(released("file:/srv/forge-repo", "./"), "/var/lib/apt/lists/_srv_forge-repo_._Release");
         assert_eq!(
             released("http://deb.example/debian/", "bookworm-updates"),
             "/var/lib/apt/lists/deb.example_debian_dists_bookworm-updates_Release"
         );
         assert_eq!(
-            suite_index_paths("https://h.example:8080/a_b", "/")[0],
+            suite_index_paths("https://h.example:8080/a_b", "/", false)[0],
             "/var/lib/apt/lists/h.example:8080_a%5fb_InRelease"
         );
+        assert_eq!(
+            suite_index_paths("file:/srv/repo2", "./", true)[2],
+            "/var/lib/apt/lists/_srv_repo2_._Packages",
+            "seen on Debian 12 with a repository of dpkg-scanpackages"
+        );
+        assert_eq!(suite_index_paths("file:/srv/repo2", "stable", true).len(), 2);
     }
 }

@@ -3,12 +3,13 @@
 mod schedule;
 
 use crate::diag::Diag;
-use crate::model::{SecretStore, StepVerdict, UndoEffect, Value};
-use crate::probe::{Observation, Probe};
+use crate::model::{DisruptionClass, SecretStore, StepVerdict, UndoEffect, Value};
+use crate::probe::{Observation, Probe, UnansweredReason};
 use crate::resource::shared::composite::{PartAssessments, render_part};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
+use crate::resource::shared::job_account::{assess_job_account, job_account_probe};
 use crate::resource::shared::shell;
-use crate::resource::shared::support::{bad_value, required_text, unit_state, will_be_provided};
+use crate::resource::shared::support::{bad_value, output, required_text, unit_state, will_be_provided};
 use crate::resource::traits::{GuardSupport, KindTraits};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, ChangedPart,
@@ -27,8 +28,11 @@ The job is written to `/etc/cron.d/NAME`, owned by root with mode 0644 (0600 if 
 ignores files that other users can write. cron also ignores file names with characters other than letters, digits, `_`
 and `-`, so forge rejects them, as it rejects invalid schedules.
 
-**Compares** the file like a `file` step, and checks that a cron daemon is active: `cron.service` or `crond.service`. An
+**Compares** the file like a `file` step and the number of its hard links, because cron ignores a file with several names,
+and checks that a cron daemon is active: `cron.service` or `crond.service`. An
 unchanged step reports `content, owner and mode match; cron.service is active`.
+
+**Blocked**: the account does not exist; cron then ignores the file.
 
 **Pending**: the file matches, but cron is not installed or not active. Add `package` and `service` steps before this
 one, or use a `timer`, which needs only systemd. The plan that writes the file already reports this.
@@ -60,6 +64,14 @@ one, or use a `timer`, which needs only systemd. The plan that writes the file a
     traits: KindTraits { guard: GuardSupport::Own, ..KindTraits::DEFAULT },
 };
 
+/// The most bytes of a command and of a variable's line that cron reads (`MAX_COMMAND` in Debian's cron.h, one of them
+/// the end of the string; `MAX_ENVSTR` in cronie's). It ignores a file that exceeds them.
+const MAX_COMMAND: usize = 998;
+const MAX_VARIABLE: usize = 998;
+
+/// Prints the number of names of a file, nothing if it does not exist.
+const COUNT_LINKS: &str = "stat -c %h -- \"$FORGE_PATH\"";
+
 /// The services that read `/etc/cron.d`, as named by Debian and by Red Hat.
 const DAEMONS: [&str; 2] = ["cron.service", "crond.service"];
 
@@ -67,6 +79,7 @@ const DAEMONS: [&str; 2] = ["cron.service", "crond.service"];
 struct CronResource {
     name: String,
     target: FileTarget,
+    user: String,
     backup: bool,
     absent: bool,
 }
@@ -90,6 +103,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     Ok(Box::new(CronResource {
         name: name.to_owned(),
         target,
+        user: fields.get_text("user").unwrap_or("root").to_owned(),
         backup: fields.get_bool("backup").unwrap_or(true),
         absent,
     }))
@@ -104,13 +118,21 @@ fn render_cron_file(fields: &FieldValues) -> Result<String, Diag> {
     if command.contains("\\%") {
         return Err(bad_value("`command` must not contain `\\%`").hint("write `%`: forge escapes it for cron"));
     }
+    let command = command.replace('%', "\\%");
+    if command.len() > MAX_COMMAND {
+        return Err(bad_value(format!(
+            "`command` has {} bytes, and cron ignores a file with more than {MAX_COMMAND}",
+            command.len()
+        ))
+        .hint("write it to a script with a `file` step, and run that"));
+    }
     let user = fields.get_text("user").unwrap_or("root");
     crate::resource::shared::support::check_account_name("user", user)?;
     let mut lines = Vec::new();
     for (name, value) in fields.get_text_map("env").unwrap_or_default() {
         lines.push(render_variable(&name, &value)?);
     }
-    lines.push(format!("{schedule} {user} {}\n", command.replace('%', "\\%")));
+    lines.push(format!("{schedule} {user} {command}\n"));
     Ok(lines.join("\n"))
 }
 
@@ -120,9 +142,15 @@ fn render_variable(name: &str, value: &str) -> Result<String, Diag> {
         return Err(bad_value(format!("`{name}` is not a valid environment variable name")));
     }
     // cron strips quotes around a value and supports no escapes inside.
-    match value.contains(['"', '\'']) {
-        true => Err(bad_value(format!("the value of `{name}` must not contain quotes, because cron strips them"))),
-        false => Ok(format!("{name}=\"{value}\"")),
+    if value.contains(['"', '\'']) {
+        return Err(bad_value(format!("the value of `{name}` must not contain quotes, because cron strips them")));
+    }
+    let line = format!("{name}=\"{value}\"");
+    match line.len() > MAX_VARIABLE {
+        true => {
+            Err(bad_value(format!("`{name}` is longer than the {MAX_VARIABLE} bytes that cron reads of a variable")))
+        }
+        false => Ok(line),
     }
 }
 
@@ -162,12 +190,46 @@ impl CronResource {
         }
     }
 
-    /// Evaluates file and daemon. The plan reports a missing daemon even if the file still has to be written.
-    fn assess_file_and_daemon(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<CronDiff> {
+    /// Returns the probe for the number of names that the file has.
+    fn links_probe(&self) -> Probe {
+        Probe::Check {
+            id: format!("links of `{}`", self.target.path),
+            script: COUNT_LINKS.to_owned(),
+            user: None,
+            cwd: None,
+            env: vec![("FORGE_PATH".to_owned(), self.target.path.clone())],
+            timeout_s: Some(10),
+        }
+    }
+
+    /// Evaluates a file that matches: cron ignores it if it has several names, because users could link it elsewhere.
+    fn assess_links(&self, seen: &Observation, file: Assessment<CronDiff>) -> Assessment<CronDiff> {
+        let links = match output(seen, &self.links_probe()) {
+            Err(unknown) => return Assessment::unknown(&unknown),
+            Ok(output) => output.stdout.raw().trim().parse::<u64>(),
+        };
+        match links {
+            Ok(1) => file,
+            Ok(links) => {
+                let reason = format!("the file has {links} hard links: cron ignores it");
+                Assessment::differs(reason, CronDiff::Links { links }, DisruptionClass::D0, json!({ "links": links }))
+            }
+            Err(_) => Assessment::unknown(&UnansweredReason::new("the hard links of the file could not be counted")),
+        }
+    }
+
+    /// Evaluates account, file and daemon. The plan reports a missing daemon even if the file still has to be written.
+    fn assess_job(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<CronDiff> {
+        if let Some(judged) = assess_job_account(&self.user, "cron ignores the file", seen, cx.predicted) {
+            return judged;
+        }
         let daemon = self.assess_daemon(seen, cx);
         let waits = daemon.clone();
-        let mut file = self.target.assess(seen, cx, false);
-        let diff = file.diff.take().map(CronDiff);
+        let mut file = self.target.assess(seen, cx, false).map_diff(|diff| CronDiff::File(Box::new(diff)));
+        if file.verdict == StepVerdict::Ok {
+            file = self.assess_links(seen, file);
+        }
+        let diff = file.diff.take();
         let both = PartAssessments::default().with_part("file", file).with_part("daemon", daemon).combine_with(diff);
         match (both.verdict, waits.verdict) {
             (StepVerdict::Change, StepVerdict::Pending) => {
@@ -216,7 +278,11 @@ impl DeclaredResource for CronResource {
     fn probes(&self) -> Vec<Probe> {
         match self.absent {
             true => vec![path_probe(&self.target.path)],
-            false => self.target.probes().into_iter().chain(DAEMONS.map(daemon_probe)).collect(),
+            false => {
+                let daemons = DAEMONS.map(daemon_probe);
+                let own = self.target.probes().into_iter().chain([self.links_probe()]);
+                own.chain(daemons).chain(job_account_probe(&self.user)).collect()
+            }
         }
     }
 
@@ -242,11 +308,23 @@ impl DeclaredResource for CronResource {
 
 /// How `/etc/cron.d/NAME` differs. Whether a daemon reads it is no difference: the kind does not start one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct CronDiff(FileDiff);
+enum CronDiff {
+    File(Box<FileDiff>),
+    /// The file matches, but has several names; a new file replaces this one of them.
+    Links {
+        links: u64,
+    },
+}
 
 impl ResourceDiff for CronDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
-        render_part("file", ChangedPart::File, Some(&self.0))
+        match self {
+            Self::File(file) => render_part("file", ChangedPart::File, Some(&**file)),
+            Self::Links { links } => {
+                let change = AttributeChange::new("hard links", Some(&links.to_string()), Some("1"));
+                vec![change.with_part(ChangedPart::File)]
+            }
+        }
     }
 }
 
@@ -255,16 +333,17 @@ impl TypedResource for CronResource {
 
     fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<CronDiff> {
         match self.absent {
-            true => self.target.assess_absent(seen).map_diff(CronDiff),
-            false => self.assess_file_and_daemon(seen, cx),
+            true => self.target.assess_absent(seen).map_diff(|diff| CronDiff::File(Box::new(diff))),
+            false => self.assess_job(seen, cx),
         }
     }
 
     fn act(&self, diff: &CronDiff, cx: &AssessmentContext<'_>) -> Action {
         let target = &self.target;
-        let body = match diff.0 {
-            FileDiff::Remove { .. } => shell::remove_file(&target.path, cx.run, self.backup),
-            FileDiff::Write { .. } | FileDiff::Ownership(_) => target.render_write(cx, self.backup, ""),
+        let removes = matches!(diff, CronDiff::File(file) if matches!(**file, FileDiff::Remove { .. }));
+        let body = match removes {
+            true => shell::remove_file(&target.path, cx.run, self.backup),
+            false => target.render_write(cx, self.backup, ""),
         };
         Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
     }
@@ -300,6 +379,16 @@ mod tests {
         assert_eq!(refused("schedule", json!("* * * * 8")), "`8` is not a valid day of the week (0 to 7)");
         assert_eq!(refused("command", json!(" ")), "`command` is empty");
         assert_eq!(refused("command", json!("date +\\%F")), "`command` must not contain `\\%`");
+        let long = "x".repeat(999);
+        assert!(build_cron_file(&[("command", json!(long[..998]))]).is_ok());
+        assert_eq!(
+            refused("command", json!(long)),
+            "`command` has 999 bytes, and cron ignores a file with more than 998"
+        );
+        assert_eq!(
+            refused("env", json!({ "A": long })),
+            "`A` is longer than the 998 bytes that cron reads of a variable"
+        );
         assert_eq!(refused("env", json!({ "A-B": "" })), "`A-B` is not a valid environment variable name");
         assert_eq!(
             refused("env", json!({ "A": "\"x\"" })),

@@ -34,6 +34,14 @@ impl ResourceDiff for InitramfsDiff {
     }
 }
 
+impl InitramfsDiff {
+    /// Returns the paths of the images that existed before: the rebuild keeps a copy of each.
+    pub fn list_replaced_images(&self) -> Vec<String> {
+        let Self::Rebuild { images, .. } = self else { return Vec::new() };
+        images.iter().filter(|image| image.existing.is_some()).map(|image| image.path.clone()).collect()
+    }
+}
+
 impl ImageRebuild {
     fn render_change(&self) -> AttributeChange {
         let from = if self.existing.is_some() { "outdated" } else { "none" };

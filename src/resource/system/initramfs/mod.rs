@@ -8,7 +8,7 @@ mod image_diff;
 use self::declaration::InitramfsResource;
 use self::image_diff::InitramfsDiff;
 use crate::diag::Diag;
-use crate::model::{UndoEffect, Value};
+use crate::model::{BootUndo, UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::support::{bad_value, initramfs_state};
 use crate::resource::traits::KindTraits;
@@ -205,8 +205,10 @@ impl TypedResource for InitramfsResource {
 
     /// An image contains files of many steps and packages, so its former content cannot be declared; a copy of it would
     /// lose what was built since.
-    fn undo(&self, _diff: &InitramfsDiff) -> UndoEffect {
-        UndoEffect::irreversible("the image is built from the files of the host: undo those, and rebuild it")
+    fn undo(&self, diff: &InitramfsDiff) -> UndoEffect {
+        let why = "the image is built from the files of the host: undo those, and rebuild it";
+        let images = diff.list_replaced_images();
+        UndoEffect::irreversible(why).with_boot(BootUndo { images, ..BootUndo::default() })
     }
 }
 

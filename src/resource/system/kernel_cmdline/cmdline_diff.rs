@@ -2,10 +2,12 @@
 
 use super::grub::GrubOverride;
 use super::kernel_arguments::{ArgumentMismatch, KernelArgument, join_arguments};
+use crate::model::BootMenuUndo;
 use crate::resource::shared::composite::render_part;
 use crate::resource::shared::file_target::FileDiff;
 use crate::resource::{AttributeChange, ChangedPart, ResourceDiff};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// The part that covers the arguments which the boot loader passes to the next kernel.
 pub(super) const NEXT_BOOT: &str = "next boot";
@@ -51,6 +53,22 @@ pub(super) enum NextBootDiff {
     Overridden(GrubOverride),
 }
 
+impl CmdlineDiff {
+    /// Returns how the menu gets its former arguments; `None` if they are not known.
+    pub fn undo_boot_menu(&self) -> Option<BootMenuUndo> {
+        match self {
+            Self::UpdateGrub { file: Some(_), .. } => Some(BootMenuUndo::UpdateGrub),
+            Self::Grubby(next_boot) => {
+                let (add, new) = next_boot.former_arguments()?;
+                let mut remove = next_boot.list_wanted_names();
+                remove.extend(new);
+                Some(BootMenuUndo::Grubby { remove: remove.into_iter().collect(), add })
+            }
+            Self::UpdateGrub { file: None, .. } | Self::NoLoader => None,
+        }
+    }
+}
+
 impl NextBootDiff {
     pub fn new<'a>(
         mismatches: Vec<ArgumentMismatch>,
@@ -72,6 +90,12 @@ impl NextBootDiff {
         let mut new: Vec<String> = new.map(|word| word.name.clone()).collect();
         new.dedup();
         Some((had.collect(), new))
+    }
+
+    /// Returns the names of the arguments that the change sets.
+    fn list_wanted_names(&self) -> BTreeSet<String> {
+        let Self::Arguments { mismatches, .. } = self else { return BTreeSet::new() };
+        mismatches.iter().flat_map(|mismatch| &mismatch.want).map(|word| word.name.clone()).collect()
     }
 
     /// Returns the arguments that a change removes from the entries.

@@ -126,16 +126,22 @@ impl DeclaredArguments {
     }
 
     /// Compares a command line. The last occurrence of a name takes effect, so the declared arguments of a name must be
-    /// the last ones of that name.
+    /// the last ones of that name. Names whose order matters to the kernel are compared as one.
     pub fn find_mismatches(&self, line: &str) -> Vec<ArgumentMismatch> {
         let found = split_cmdline(line);
         let of = |words: &[KernelArgument], name: &str| -> Vec<KernelArgument> {
-            words.iter().filter(|word| word.name == *name).cloned().collect()
+            words.iter().filter(|word| ordering_name(&word.name) == name).cloned().collect()
         };
         let present = self.parse_present();
         let mut lacks: Vec<ArgumentMismatch> = Vec::new();
-        for name in self.argument_names() {
-            let (have, want) = (of(&found, &name), of(&present, &name));
+        let names: Vec<String> = self.argument_names();
+        let mut compared: Vec<&str> = Vec::new();
+        for name in names.iter().map(|name| ordering_name(name)) {
+            if compared.contains(&name) {
+                continue;
+            }
+            compared.push(name);
+            let (have, want) = (of(&found, name), of(&present, name));
             if !have.ends_with(&want) {
                 lacks.push(ArgumentMismatch { have, want });
             }
@@ -144,6 +150,12 @@ impl DeclaredArguments {
         lacks.extend(gone.map(|word| ArgumentMismatch { have: vec![word.clone()], want: Vec::new() }));
         lacks
     }
+}
+
+/// Returns the name under which the order of an argument is compared: `hugepages=` belongs to the `hugepagesz=` before
+/// it (Documentation/admin-guide/mm/hugetlbpage.rst).
+fn ordering_name(name: &str) -> &str {
+    if name == "hugepages" { "hugepagesz" } else { name }
 }
 
 /// Checks that an argument has only characters that a shell's quotes, GRUB's script and grubby's arguments all pass on
@@ -187,6 +199,21 @@ mod tests {
         );
         assert_eq!(split_texts("ro $tuned_params a=\\\"b c\\\""), ["ro", "a=b c"]);
         assert_eq!(split_texts(""), Vec::<String>::new());
+    }
+
+    #[test]
+    fn huge_pages_are_compared_with_the_size_before_them() {
+        let args = ["hugepagesz=1G", "hugepages=16", "hugepagesz=2M", "hugepages=512", "nosmt"];
+        assert!(
+            describe_lacks(&args, &[], "hugepages=4 hugepagesz=1G hugepages=16 nosmt hugepagesz=2M hugepages=512")
+                .is_empty()
+        );
+        assert_eq!(
+            describe_lacks(&args, &[], "hugepages=16 hugepages=512 hugepagesz=1G hugepagesz=2M nosmt"),
+            [
+                "`hugepages=16 hugepages=512 hugepagesz=1G hugepagesz=2M` instead of `hugepagesz=1G hugepages=16 hugepagesz=2M hugepages=512`"
+            ]
+        );
     }
 
     #[test]

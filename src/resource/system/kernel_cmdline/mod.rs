@@ -8,10 +8,10 @@ mod kernel_arguments;
 
 use self::cmdline_diff::{CmdlineDiff, NextBootDiff};
 use self::declaration::KernelCmdlineResource;
-use self::kernel_arguments::DeclaredArguments;
+use self::kernel_arguments::{DeclaredArguments, KernelArgument, split_cmdline};
 use crate::diag::Diag;
-use crate::model::{UndoDeclaration, UndoEffect, Value};
-use crate::probe::{Observation, Probe};
+use crate::model::{BootUndo, UndoDeclaration, UndoEffect, Value};
+use crate::probe::{BootEntry, BootLoader, Observation, Probe, ProbeReading};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, cmdline_state, reject_secrets};
@@ -80,8 +80,25 @@ recorded cases. The test hosts' kernel command line is mounted over the machine'
         ),
     ],
     build,
-    traits: KindTraits::DEFAULT,
+    traits: KindTraits {
+        claim_probe: Some(|_| Some(Probe::Cmdline)),
+        claim_is_gone: Some(is_argument_gone),
+        ..KindTraits::DEFAULT
+    },
 };
+
+/// Reports whether no entry of the boot menu has an argument of this name.
+fn is_argument_gone(claim: &str, reading: &ProbeReading) -> bool {
+    let ProbeReading::Cmdline(state) = reading else { return false };
+    let name = KernelArgument::parse(claim).name;
+    let lacks = |entry: &BootEntry| split_cmdline(entry.args.raw()).iter().all(|word| word.name != name);
+    match &state.loader {
+        BootLoader::Other { .. } => false,
+        BootLoader::UpdateGrub { entries, .. } | BootLoader::Grubby { entries, .. } => {
+            !entries.is_empty() && entries.iter().all(lacks)
+        }
+    }
+}
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     reject_secrets(KIND.name, fields, "the kernel command line cannot hold a secret")?;
@@ -207,6 +224,13 @@ impl TypedResource for KernelCmdlineResource {
 
     /// With GRUB, the menu follows from the settings. With `grubby`, the arguments themselves are declared.
     fn undo(&self, diff: &CmdlineDiff) -> UndoEffect {
+        let boot = BootUndo { menu: diff.undo_boot_menu(), ..BootUndo::default() };
+        self.undo_next_boot(diff).with_boot(boot)
+    }
+}
+
+impl KernelCmdlineResource {
+    fn undo_next_boot(&self, diff: &CmdlineDiff) -> UndoEffect {
         let effect = match diff {
             CmdlineDiff::UpdateGrub { file: Some(file), .. } => {
                 let restored = UndoEffect::restore_paths([&self.target.path]);

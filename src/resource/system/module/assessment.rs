@@ -2,6 +2,7 @@
 
 use super::config::{ModuleOption, find_loader_lines, is_in_force, list_options};
 use super::declaration::KernelModuleResource;
+use super::load_rules::{LoadRule, LoadRuleKind, list_load_rules};
 use super::module_diff::{LoadedDiff, ModuleDiff, OverrideDiff};
 use crate::model::{BlockClass, DisruptionClass, StepVerdict};
 use crate::probe::{ModulePresence, ModuleState, Observation, UnansweredReason};
@@ -62,7 +63,10 @@ fn assess_other_sources(
 ) -> Assessment<OverrideDiff> {
     let settings = list_options(state, &want.name);
     let others: Vec<&ModuleOption> = settings.iter().filter(|s| s.file != want.modprobe.path).collect();
-    let basis = json!(others.iter().map(|s| format!("{}={} {}", s.key, s.value, s.place)).collect::<Vec<_>>());
+    let rules = list_load_rules(state, &want.name, &want.modprobe.path);
+    let options = others.iter().map(|s| format!("{}={} {}", s.key, s.value, s.place));
+    let basis =
+        json!(options.chain(rules.iter().map(|r| format!("{} {}", describe_rule(r), r.place))).collect::<Vec<_>>());
     let blocked = |place: &str, reason: String, hint: &str| match cx.predicted.and_then(|p| p.after.as_deref()) {
         // An earlier step may remove it; forge evaluates this step again when it runs.
         Some(step) => {
@@ -75,7 +79,7 @@ fn assess_other_sources(
     if let Some(over) = find_override(want, &others) {
         let reason = format!(
             "{} sets `{}={}` for `{}` after `{}`",
-            format_option_place(over),
+            format_place(&over.file, &over.place),
             over.key,
             over.value,
             want.name,
@@ -89,11 +93,41 @@ fn assess_other_sources(
         let reason = format!("`{}` loads `{}` at boot", line.format_location(), want.name);
         return blocked(&line.format_location(), reason, "remove that line with an earlier step");
     }
-    Assessment::ok(describe_other_options(want, &others), basis)
+    if let Some((rule, effect)) = find_contrary_rule(want, state, &rules) {
+        let reason = format!("{} {effect}", format_place(&rule.file, &rule.place));
+        return blocked(&rule.place, reason, "remove that with an earlier step");
+    }
+    Assessment::ok(describe_other_sources(want, &others, &rules), basis)
 }
 
-fn format_option_place(setting: &ModuleOption) -> String {
-    if setting.file.is_empty() { setting.place.clone() } else { format!("`{}`", setting.place) }
+/// Returns the rule of another source that prevents what the step declares, with its effect.
+fn find_contrary_rule<'r>(
+    want: &KernelModuleResource,
+    state: &ModuleState,
+    rules: &'r [LoadRule],
+) -> Option<(&'r LoadRule, String)> {
+    let name = &want.name;
+    if state.presence == ModulePresence::Builtin {
+        return None;
+    }
+    if want.blacklisted {
+        // Its `install` line comes first, so that the step's own has no effect.
+        let loads = |rule: &&LoadRule| matches!(rule.kind, LoadRuleKind::InstallCommand(_)) && !rule.denies_boot();
+        let effect = format!("comes before `{}` and lets `modprobe {name}` run another command", want.modprobe.path);
+        return rules.iter().find(loads).map(|rule| (rule, effect));
+    }
+    if want.at_boot == Some(true) {
+        let rule = rules.iter().find(|rule| rule.denies_boot());
+        return rule.map(|rule| (rule, format!("prevents `{name}` from being loaded at boot")));
+    }
+    let loads = want.loaded == Some(true) && state.presence == ModulePresence::NotLoaded;
+    let rule = rules.iter().find(|rule| loads && rule.denies_modprobe());
+    rule.map(|rule| (rule, format!("prevents `{name}` from being loaded")))
+}
+
+/// Formats a place whose `file` is empty if it is the kernel command line.
+fn format_place(file: &str, place: &str) -> String {
+    if file.is_empty() { place.to_owned() } else { format!("`{place}`") }
 }
 
 /// Returns the setting that overrides the step's own with another value.
@@ -107,14 +141,23 @@ fn find_override<'s>(want: &KernelModuleResource, others: &[&'s ModuleOption]) -
     })
 }
 
-/// Lists options that other files set and the step does not declare.
-fn describe_other_options(want: &KernelModuleResource, others: &[&ModuleOption]) -> String {
+/// Lists options that other sources set and the step does not declare, and their rules about loading.
+fn describe_other_sources(want: &KernelModuleResource, others: &[&ModuleOption], rules: &[LoadRule]) -> String {
     let strange = others.iter().filter(|s| !want.options.contains_key(&s.key));
-    let words: Vec<String> =
-        strange.map(|s| format!("{} also sets `{}={}`", format_option_place(s), s.key, s.value)).collect();
+    let options = strange.map(|s| format!("{} also sets `{}={}`", format_place(&s.file, &s.place), s.key, s.value));
+    let rules = rules.iter().map(|rule| format!("{} {}", format_place(&rule.file, &rule.place), describe_rule(rule)));
+    let words: Vec<String> = options.chain(rules).collect();
     match words.is_empty() {
         true => "no other file configures it".to_owned(),
         false => join_words(&words),
+    }
+}
+
+fn describe_rule(rule: &LoadRule) -> String {
+    match &rule.kind {
+        LoadRuleKind::Denylisted => "also blacklists it".to_owned(),
+        LoadRuleKind::KernelRefuses => "lets the kernel refuse it".to_owned(),
+        LoadRuleKind::InstallCommand(command) => format!("runs `{command}` instead of loading it"),
     }
 }
 

@@ -3,6 +3,7 @@
 mod assessment;
 mod config;
 mod declaration;
+mod load_rules;
 mod module_diff;
 
 use self::declaration::KernelModuleResource;
@@ -44,7 +45,10 @@ configured options`.
 **Other files** are read too, merged as `modprobe` does: all lines in the order of the file names, then the kernel
 command line; the last value of an option takes effect. The step is **blocked** if a line after the step's own file sets
 an option of the step to another value, or if another file loads a module at boot that is declared `at_boot: false`; the
-reason names file and line. Options that the step does not declare are listed in the reason and not changed.
+reason names file and line. Options that the step does not declare are listed in the reason and not changed. It is also
+blocked if a `blacklist` or `install` line of another file, or `modprobe.blacklist=` or `module_blacklist=` of the kernel
+command line, prevents the module from being loaded as declared; or if the `install` line of an earlier file, of which
+kmod takes the first, runs another command for a module that is declared `blacklisted`.
 
 **Pending**: a module that is loaded with options other than the configured ones, or that is loaded and blacklisted.
 Either needs a reload or a reboot, which this step does not do. The step derives this from the observed state, not from

@@ -1,6 +1,7 @@
 //! The commands of a mount: the mount first, then fstab, so that fstab never gets an entry that does not work.
 
 use super::declaration::MountResource;
+use super::fstab::FSTAB;
 use super::mount_diff::{CurrentMountDiff, FstabDiff, MountDiff};
 use crate::model::UntrustedText;
 use crate::probe::Probe;
@@ -91,8 +92,12 @@ pub(super) fn render_script(want: &MountResource, diff: &MountDiff, cx: &Assessm
         CurrentMountDiff::Unmount { .. } => render_unmount(want),
     });
     let entry = diff.fstab.as_ref().map(|entry| render_fstab_edit(entry, cx).code(RELOAD));
+    let unmask = diff
+        .unit
+        .as_ref()
+        .map(|diff| shell::close_action(shell::open_action().word(&diff.unit).code("\nunit=$1\n").code(shell::UNMASK)));
     let and = |all: ShellFragment, one: ShellFragment| all.code("[ $? -eq 0 ] &&\n").append_fragment(one);
-    current.into_iter().chain(entry).fold(ShellFragment::new().code(":\n"), and)
+    current.into_iter().chain(entry).chain(unmask).fold(ShellFragment::new().code(":\n"), and)
 }
 
 fn render_mount(want: &MountResource) -> ShellFragment {
@@ -123,7 +128,7 @@ fn render_unmount(want: &MountResource) -> ShellFragment {
 
 fn render_fstab_edit(entry: &FstabDiff, cx: &AssessmentContext<'_>) -> ShellFragment {
     let old: Vec<&str> = entry.old.iter().map(UntrustedText::raw).collect();
-    shell::edit_file("/etc/fstab", cx.run, EDIT, [entry.new.clone().unwrap_or_default(), old.join("\n")])
+    shell::edit_file(FSTAB, cx.run, EDIT, [entry.new.clone().unwrap_or_default(), old.join("\n")])
 }
 
 impl MountResource {

@@ -1,20 +1,22 @@
 //! Compares the kernel's mount table with the declared mount.
 
 use super::declaration::{DesiredMountState, MountResource};
-use super::mount_diff::CurrentMountDiff;
-use super::options::{MountOptionMatch, match_option, undeclared_restrictions};
-use crate::model::{BlockClass, DisruptionClass, Value};
+use super::fstab;
+use super::mount_diff::{CurrentMountDiff, MaskedUnitDiff, MountDiff};
+use super::options::{MountOptionMatch, can_be_remounted, match_option, undeclared_restrictions};
+use crate::model::{BlockClass, DisruptionClass, UntrustedText, Value};
 use crate::probe::{MountState, Observation, ObservedMount, UnansweredReason};
-use crate::resource::shared::support::{join_quoted, join_words, output};
-use crate::resource::{Assessment, AssessmentContext, ValueChange};
+use crate::resource::shared::support::{join_quoted, join_words, output, parent_path, unit_state};
+use crate::resource::{Assessment, AssessmentContext, EarlierStepEffects, ProvidedItem, ValueChange};
 use serde_json::json;
 
 /// Compares the current mount.
-fn assess_mounted(want: &MountResource, state: &MountState) -> Assessment<CurrentMountDiff> {
-    let Some(top) = state.mounts.last() else {
-        let diff = CurrentMountDiff::Mount { source: want.source.clone(), fstype: want.fstype.clone() };
-        return Assessment::differs("nothing is mounted", diff, DisruptionClass::D0, json!(null));
-    };
+fn assess_mounted(
+    want: &MountResource,
+    state: &MountState,
+    predicted: Option<&EarlierStepEffects>,
+) -> Assessment<CurrentMountDiff> {
+    let Some(top) = state.mounts.last() else { return assess_unmounted_point(want, state, predicted) };
     if top.fstype == "autofs" && want.options.iter().any(|option| option == "x-systemd.automount") {
         return Assessment::ok("mounted on first use", json!({ "fstype": "autofs" }));
     }
@@ -22,16 +24,51 @@ fn assess_mounted(want: &MountResource, state: &MountState) -> Assessment<Curren
     match describe_other_mount(want, state, top) {
         Some(what) => Assessment::blocked(BlockClass::Host, format!("mounted at `{}`: {what}", want.path), basis)
             .hint("unmount it with an earlier step: forge neither mounts over it nor unmounts it"),
-        None => assess_options(want, top, basis),
+        None => assess_options(want, state, top, basis),
     }
+}
+
+/// Blocks a mount point that the kernel's table, fstab and systemd name differently.
+pub(super) fn block_linked_path(want: &MountResource, real: &UntrustedText) -> Assessment<MountDiff> {
+    let reason = format!("`{}` leads through a symbolic link to `{}`", want.path, real.raw());
+    Assessment::blocked(BlockClass::Host, reason, json!({ "path": real }))
+        .hint(format!("declare the mount at `{}`", real.raw()))
+}
+
+/// Evaluates a mount point at which nothing is mounted.
+fn assess_unmounted_point(
+    want: &MountResource,
+    state: &MountState,
+    predicted: Option<&EarlierStepEffects>,
+) -> Assessment<CurrentMountDiff> {
+    let diff = CurrentMountDiff::Mount { source: want.source.clone(), fstype: want.fstype.clone() };
+    let change = |reason| Assessment::differs(reason, diff, DisruptionClass::D0, json!(null));
+    let reason = "nothing is mounted".to_owned();
+    match &state.lack {
+        None => change(reason),
+        Some(lack) if predicted.is_some_and(|earlier| may_provide_lacking(want, earlier)) => {
+            change(format!("{reason}; {}, which an earlier step may change", lack.raw())).mark_predicted()
+        }
+        Some(lack) => Assessment::blocked(BlockClass::Host, format!("{reason}, and {}", lack.raw()), json!(null))
+            .hint("add a step that provides it before this one"),
+    }
+}
+
+/// Reports whether an earlier step may provide the mount point, a directory above it, or the source.
+fn may_provide_lacking(want: &MountResource, earlier: &EarlierStepEffects) -> bool {
+    let provides = |path: &str| earlier.will_provide(&ProvidedItem::Path(path.to_owned()));
+    let above = std::iter::successors(Some(want.path.as_str()), |path| parent_path(path));
+    earlier.is_opaque
+        || earlier.takes_more
+        || above.chain([want.source.as_str()]).any(|path| provides(path) || earlier.will_go.contains(path))
 }
 
 /// Describes the current mount if it is not the declared one.
 fn describe_other_mount(want: &MountResource, state: &MountState, top: &ObservedMount) -> Option<String> {
-    let what = format!("`{}` ({})", top.source, top.fstype);
+    let what = describe_current_mount(want, top);
     if want.is_bind() {
         let right = state.bind.as_deref() == Some(top.root.as_str());
-        return (!right).then(|| format!("{what}, which is not `{}`", want.source));
+        return (!right).then(|| format!("{what}, not `{}`", want.source));
     }
     let type_fits = want.fstype == "auto" || top.fstype == want.fstype || top.fstype == format!("{}4", want.fstype);
     let trimmed = |name: &str| name.trim_end_matches('/').to_owned();
@@ -39,19 +76,52 @@ fn describe_other_mount(want: &MountResource, state: &MountState, top: &Observed
     let same_device =
         state.device.is_some() && (state.device == top.device || state.device.as_ref() == Some(&top.source));
     match (type_fits, same_name || same_device) {
+        (true, true) if is_bound_directory(top) => Some(format!("{what}, not the whole file system")),
         (true, true) => None,
         (false, _) => Some(format!("{what}, not {}", want.fstype)),
         (true, false) => Some(format!("{what}, not `{}`", want.source)),
     }
 }
 
-fn assess_options(want: &MountResource, top: &ObservedMount, basis: Value) -> Assessment<CurrentMountDiff> {
+/// File systems that are mounted with their own root, unless a directory of them is bound.
+const WHOLE_TYPES: [&str; 9] = ["ext2", "ext3", "ext4", "xfs", "vfat", "exfat", "f2fs", "tmpfs", "squashfs"];
+
+/// Reports whether the mount is a directory of its file system that is bound elsewhere.
+fn is_bound_directory(top: &ObservedMount) -> bool {
+    WHOLE_TYPES.contains(&top.fstype.as_str()) && root_directory(top) != "/"
+}
+
+/// Returns the path within the file system that is visible at the mount point.
+fn root_directory(top: &ObservedMount) -> &str {
+    top.root.split_once(' ').map_or("/", |(_, root)| root)
+}
+
+/// Describes a mount by its source and type; a bound directory by its path within the file system.
+fn describe_current_mount(want: &MountResource, top: &ObservedMount) -> String {
+    match want.is_bind() || is_bound_directory(top) {
+        true => format!("`{}` of `{}` ({})", root_directory(top), top.source, top.fstype),
+        false => format!("`{}` ({})", top.source, top.fstype),
+    }
+}
+
+fn assess_options(
+    want: &MountResource,
+    state: &MountState,
+    top: &ObservedMount,
+    basis: Value,
+) -> Assessment<CurrentMountDiff> {
     let mut options = Vec::new();
     let mut hidden = Vec::new();
     for option in &want.options {
-        match match_option(option, &top.options) {
+        match match_option(option, &top.fstype, &top.options) {
             MountOptionMatch::Holds => {}
+            MountOptionMatch::Differs(found) if !can_be_remounted(&top.fstype, option) => {
+                return block_fixed_option(want, &found, option, basis);
+            }
             MountOptionMatch::Differs(found) => options.push(ValueChange::new(found, option.clone())),
+            // The entry is written after the mount, so that it has the value of the current mount.
+            MountOptionMatch::ShownInBytes(_) if fstab::has_option(state, option) => hidden.push(option),
+            MountOptionMatch::ShownInBytes(found) => options.push(ValueChange::new(found, option.clone())),
             MountOptionMatch::NotShown if is_mount_only_option(option) => {}
             MountOptionMatch::NotShown => hidden.push(option),
         }
@@ -69,6 +139,13 @@ fn assess_options(want: &MountResource, top: &ObservedMount, basis: Value) -> As
         true => Assessment::ok("mounted", basis),
         false => Assessment::ok(format!("mounted; the kernel does not show {}", join_quoted(&hidden)), basis),
     }
+}
+
+/// Blocks a change that only a new mount makes.
+fn block_fixed_option(want: &MountResource, found: &str, option: &str, basis: Value) -> Assessment<CurrentMountDiff> {
+    let reason = format!("mounted at `{}` with `{found}`: a remount does not change it to `{option}`", want.path);
+    Assessment::blocked(BlockClass::Host, reason, basis)
+        .hint("unmount it when nothing uses it, then run forge again: forge mounts it with the declared options")
 }
 
 /// Blocks: the kernel remounts a file system read-only when its disk fails, and forge must not write to it again.
@@ -135,6 +212,21 @@ fn list_holders(want: &MountResource, seen: &Observation) -> Result<Vec<String>,
     }
 }
 
+/// Evaluates whether systemd mounts the file system at boot: a masked unit is not mounted, whatever fstab says.
+pub(super) fn assess_mask(want: &MountResource, seen: &Observation) -> Option<Assessment<MaskedUnitDiff>> {
+    let probe = want.unit_probe()?;
+    Some(match unit_state(seen, &probe) {
+        Err(unknown) => Assessment::unknown(&unknown),
+        // A mask in `/run` ends with the next boot.
+        Ok(unit) if unit.file_state == "masked" => {
+            let diff = MaskedUnitDiff { unit: want.unit_name() };
+            let reason = format!("`{}` is masked: it is not mounted at boot", diff.unit);
+            Assessment::differs(reason, diff, DisruptionClass::D0, json!("masked"))
+        }
+        Ok(_) => Assessment::ok("", json!(null)),
+    })
+}
+
 /// Evaluates the current mount as one part of the judgement.
 pub(super) fn assess_current(
     want: &MountResource,
@@ -143,7 +235,7 @@ pub(super) fn assess_current(
     cx: &AssessmentContext<'_>,
 ) -> Option<Assessment<CurrentMountDiff>> {
     match want.state {
-        DesiredMountState::Mounted => Some(assess_mounted(want, state)),
+        DesiredMountState::Mounted => Some(assess_mounted(want, state, cx.predicted)),
         DesiredMountState::Unmounted => Some(assess_unmounted(want, state, seen, cx)),
         DesiredMountState::Fstab => None,
     }

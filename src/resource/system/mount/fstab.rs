@@ -7,6 +7,9 @@ use crate::probe::{FstabLine, MountState};
 use crate::resource::Assessment;
 use serde_json::json;
 
+/// The table of file systems.
+pub(super) const FSTAB: &str = "/etc/fstab";
+
 /// Returns the declared line.
 pub(super) fn fstab_line(want: &MountResource) -> String {
     let options = if want.options.is_empty() { "defaults".to_owned() } else { want.options.join(",") };
@@ -39,6 +42,14 @@ pub(super) fn assess_fstab(want: &MountResource, state: &MountState) -> Assessme
         several => format!("fstab has {} entries for it, in lines {}", several.len(), join_line_numbers(several)),
     };
     assess_edit(reason, state, Some(line))
+}
+
+/// Reports whether the only entry has the option.
+pub(super) fn has_option(state: &MountState, option: &str) -> bool {
+    match state.fstab.as_slice() {
+        [one] => split_fields(one.text.raw()).1.iter().any(|own| own == option),
+        _ => false,
+    }
 }
 
 pub(super) fn assess_fstab_absent(state: &MountState) -> Assessment<FstabDiff> {

@@ -8,9 +8,10 @@ mod mount_diff;
 mod options;
 
 use self::declaration::{DesiredMountState, MountResource};
-use self::mount_diff::{CurrentMountDiff, MountDiff};
+use self::fstab::FSTAB;
+use self::mount_diff::{CurrentMountDiff, MaskedUnitDiff, MountDiff};
 use crate::diag::Diag;
-use crate::model::{UndoDeclaration, UndoEffect, Value};
+use crate::model::{BootUndo, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::composite::PartAssessments;
 use crate::resource::shared::support::{bad_value, format_mode, mount_state, reject_secrets, required_text};
@@ -34,7 +35,10 @@ pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
 - **mounted**: source, type and options in the kernel's mount table. `UUID=`, `LABEL=` and links below `/dev` are
   resolved to their device. Options that the kernel adds (`relatime`, `seclabel`, sizes that it chose) are not
   differences; undeclared restrictions (`ro`, `noexec`, `nosuid`, `nodev`) are. Sizes are compared in bytes, modes as
-  octal numbers. Options that the kernel does not show cannot be compared; a no-op lists them.
+  octal numbers. Options that the kernel does not show cannot be compared; a no-op lists them. A share of the memory
+  (`size=50%`) is compared with the entry in fstab. A mount that a later mount of a directory above it hides is not there.
+- **unit**: whether the unit that systemd makes of the entry is masked, unless the options contain `noauto`. systemd does
+  not mount a masked unit at boot. A change unmasks it.
 
 An unchanged step reports `the entry in fstab matches; mounted`.
 
@@ -44,13 +48,17 @@ compared; `mode` applies to a mount point that forge creates.
 
 **A change** creates the mount point, mounts, and only then writes fstab, so that fstab never gets an entry that does
 not work. forge edits fstab line by line, renames the new file into place and reloads systemd. Changed options are
-applied with `mount -o remount`, D1. The parent directory of the mount point must exist.
+applied with `mount -o remount`, D1.
 
 **Blocked**:
 
 - users other than root can replace the mount point, a directory above it, or a `source` that is a path: `mount` and
   `umount` work by name, so a user who replaces a name with a link controls what is mounted where;
-- something else is mounted there;
+- the path of the mount point leads through a symbolic link: the kernel's table has the path without it;
+- a directory above the mount point does not exist, the mount point is not a directory, or a `source` that is a path does
+  not exist, and no earlier step provides it;
+- something else is mounted there, for example another directory of the same file system; the reason names it;
+- an option differs that a remount does not change: those of NFS (`vers=`), and `mode`, `uid` and `gid` of tmpfs;
 - a disk is mounted read-only without a declared `ro`, which is how the kernel reacts to a failing disk;
 - **busy**, for an unmount: processes use it, or other file systems are mounted below it. The reason lists them; forge
   never kills a process.
@@ -167,7 +175,8 @@ impl DeclaredResource for MountResource {
 
     fn changed_object(&self, mark: &ChangeMark) -> ChangedObject {
         match mark.part {
-            ChangedPart::FstabEntry => ChangedObject::Path("/etc/fstab".to_owned()),
+            ChangedPart::FstabEntry => ChangedObject::Path(FSTAB.to_owned()),
+            ChangedPart::MountUnit => ChangedObject::Unit(self.unit_name()),
             _ => ChangedObject::Mount(self.path.clone()),
         }
     }
@@ -177,6 +186,7 @@ impl DeclaredResource for MountResource {
         if self.state == DesiredMountState::Unmounted {
             probes.push(self.holders_probe());
         }
+        probes.extend(self.unit_probe());
         probes
     }
 
@@ -206,16 +216,25 @@ impl TypedResource for MountResource {
             }
             Err(unknown) => return Assessment::unknown(&unknown),
         };
+        if let Some(real) = &state.real_path {
+            return assessment::block_linked_path(self, real);
+        }
         let mut entry = if self.absent { fstab::assess_fstab_absent(state) } else { fstab::assess_fstab(self, state) };
         let mut current = assessment::assess_current(self, state, seen, cx);
-        let diff =
-            MountDiff { fstab: entry.diff.take(), current: current.as_mut().and_then(|current| current.diff.take()) };
-        let parts = PartAssessments::default().with_part("fstab", entry);
-        match current {
-            Some(current) => parts.with_part("mounted", current),
-            None => parts,
+        let mut mask = assessment::assess_mask(self, seen);
+        let diff = MountDiff {
+            fstab: entry.diff.take(),
+            current: current.as_mut().and_then(|current| current.diff.take()),
+            unit: mask.as_mut().and_then(|mask| mask.diff.take()),
+        };
+        let mut parts = PartAssessments::default().with_part("fstab", entry);
+        if let Some(current) = current {
+            parts = parts.with_part("mounted", current);
         }
-        .combine_with(Some(diff))
+        if let Some(mask) = mask {
+            parts = parts.with_part("unit", mask);
+        }
+        parts.combine_with(Some(diff))
     }
 
     fn act(&self, diff: &MountDiff, cx: &AssessmentContext<'_>) -> Action {
@@ -226,17 +245,48 @@ impl TypedResource for MountResource {
         })
     }
 
+    /// A mount that hangs a boot is in `/etc/fstab`.
     fn undo(&self, diff: &MountDiff) -> UndoEffect {
+        let table = diff.fstab.as_ref().map(|_| FSTAB.to_owned());
+        self.undo_mount(diff).with_boot(BootUndo { paths: table.into_iter().collect(), ..BootUndo::default() })
+    }
+}
+
+impl MountResource {
+    /// Returns the declaration of the same entry without the mount.
+    fn unmounted_fields(&self) -> Value {
+        json!({
+            "path": self.path, "source": self.source, "fstype": self.fstype, "options": self.options,
+            "dump": self.dump, "pass": self.pass, "state": "unmounted",
+        })
+    }
+
+    fn undo_mount(&self, diff: &MountDiff) -> UndoEffect {
         let fields = json!({ "path": self.path, "source": self.source, "fstype": self.fstype });
         let is_new = diff.fstab.as_ref().is_none_or(|fstab| fstab.old.is_empty());
+        if let Some(MaskedUnitDiff { unit }) = &diff.unit {
+            return UndoEffect::irreversible(&format!("`{unit}` was masked, which a step cannot declare"));
+        }
         match &diff.current {
+            // The removal of a mount also removes its entry.
+            Some(CurrentMountDiff::Mount { .. }) if diff.fstab.is_none() => {
+                UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, self.unmounted_fields())])
+            }
             Some(CurrentMountDiff::Mount { .. }) if is_new => {
                 UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, fields)])
             }
             Some(_) => UndoEffect::irreversible("the options of the current mount are not kept"),
             // Only its own entry: other steps change other lines of the file.
-            None if is_new => UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, fields)]),
-            None => UndoEffect::restore_paths(["/etc/fstab"]),
+            // What was mounted before stays mounted.
+            None if is_new => {
+                let entry = diff.fstab.as_ref().and_then(|fstab| fstab.new.as_ref());
+                let removal = entry.map(|entry| {
+                    let fields = json!({ "path": FSTAB, "line": entry });
+                    UndoDeclaration::absent(crate::resource::files::line::KIND.name, fields)
+                });
+                UndoEffect::declare(removal.into_iter().collect())
+            }
+            None => UndoEffect::restore_paths([FSTAB]),
         }
     }
 }

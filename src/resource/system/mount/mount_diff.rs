@@ -10,12 +10,37 @@ use serde::Serialize;
 pub(super) struct MountDiff {
     pub fstab: Option<FstabDiff>,
     pub current: Option<CurrentMountDiff>,
+    pub unit: Option<MaskedUnitDiff>,
 }
 
 impl ResourceDiff for MountDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
         let current = render_part("mounted", ChangedPart::Main, self.current.as_ref());
-        render_part("fstab", ChangedPart::FstabEntry, self.fstab.as_ref()).into_iter().chain(current).collect()
+        let unit = render_part("unit", ChangedPart::MountUnit, self.unit.as_ref());
+        render_part("fstab", ChangedPart::FstabEntry, self.fstab.as_ref())
+            .into_iter()
+            .chain(current)
+            .chain(unit)
+            .collect()
+    }
+
+    fn leads_elsewhere(&self) -> bool {
+        matches!(self.current, Some(CurrentMountDiff::Mount { .. } | CurrentMountDiff::Unmount { .. }))
+    }
+}
+
+/// The unit of the mount is masked, so that systemd does not mount it at boot.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct MaskedUnitDiff {
+    pub unit: String,
+}
+
+impl ResourceDiff for MaskedUnitDiff {
+    fn render_changes(&self) -> Vec<AttributeChange> {
+        vec![
+            AttributeChange::new("mask", Some(&format!("{} masked", self.unit)), Some("not masked"))
+                .with_aspect(ChangeAspect::Enablement),
+        ]
     }
 }
 

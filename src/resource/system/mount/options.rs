@@ -6,6 +6,8 @@ pub(super) enum MountOptionMatch {
     Holds,
     /// The kernel shows this value instead.
     Differs(String),
+    /// The kernel shows a share of the memory, such as `size=50%`, in bytes: this value.
+    ShownInBytes(String),
     /// The kernel does not show it: the option is for `mount` and systemd, or has its default value.
     NotShown,
 }
@@ -29,8 +31,24 @@ const ATIME: [&str; 3] = ["noatime", "strictatime", "relatime"];
 /// Options that the kernel shows under another name.
 const RENAMED: [(&str, &str); 1] = [("nfsvers", "vers")];
 
-/// Compares `declared` with the effective options.
-pub(super) fn match_option(declared: &str, shown: &[String]) -> MountOptionMatch {
+/// Options of tmpfs that the kernel shows only if they have another value than this one: tmpfs(5).
+const TMPFS_DEFAULTS: [(&str, &str); 3] = [("mode", "1777"), ("uid", "0"), ("gid", "0")];
+
+/// Compares `declared` with the effective options of a mount of the type `fstype`.
+pub(super) fn match_option(declared: &str, fstype: &str, shown: &[String]) -> MountOptionMatch {
+    match (match_shown_option(declared, shown), declared.split_once('=')) {
+        (MountOptionMatch::NotShown, Some((key, value))) if fstype == "tmpfs" => {
+            match TMPFS_DEFAULTS.iter().find(|(name, _)| *name == key) {
+                Some((_, usual)) if is_same_value(key, value, usual) => MountOptionMatch::Holds,
+                Some((_, usual)) => MountOptionMatch::Differs(format!("{key}={usual}")),
+                None => MountOptionMatch::NotShown,
+            }
+        }
+        (found, _) => found,
+    }
+}
+
+fn match_shown_option(declared: &str, shown: &[String]) -> MountOptionMatch {
     let has = |option: &str| shown.iter().any(|s| s == option);
     if let Some((good, bad)) = FLAGS.iter().find(|(good, bad)| declared == *good || declared == *bad) {
         return match (declared == *bad, has(bad)) {
@@ -57,8 +75,8 @@ fn match_key_value(key: &str, value: &str, shown: &[String]) -> MountOptionMatch
     let found = shown.iter().find_map(|option| option.strip_prefix(key)?.strip_prefix('='));
     match found {
         None => MountOptionMatch::NotShown,
-        // The kernel shows a percentage of memory in bytes, and the memory size at mount time is not known.
-        Some(_) if value.ends_with('%') => MountOptionMatch::NotShown,
+        // The memory size at mount time is not known.
+        Some(found) if value.ends_with('%') => MountOptionMatch::ShownInBytes(format!("{key}={found}")),
         Some(found) if is_same_value(key, value, found) => MountOptionMatch::Holds,
         Some(found) => MountOptionMatch::Differs(format!("{key}={found}")),
     }
@@ -90,6 +108,17 @@ fn parse_octal(text: &str) -> Option<u128> {
     u128::from_str_radix(text, 8).ok()
 }
 
+/// Reports whether a remount can change the value of an option. NFS ignores its own in a remount, and tmpfs owner and mode
+/// of its root: nfs(5), tmpfs(5).
+pub(super) fn can_be_remounted(fstype: &str, option: &str) -> bool {
+    let Some((key, _)) = option.split_once('=') else { return true };
+    match fstype {
+        "nfs" | "nfs4" => false,
+        "tmpfs" => !["mode", "uid", "gid"].contains(&key),
+        _ => true,
+    }
+}
+
 /// Returns the restrictions, such as `ro` and `noexec`, that the mount has and no option declares.
 pub(super) fn undeclared_restrictions(declared: &[String], shown: &[String]) -> Vec<(&'static str, &'static str)> {
     if declared.iter().any(|option| USER_MOUNT_OPTIONS.contains(&option.as_str())) {
@@ -105,7 +134,19 @@ mod tests {
 
     fn match_shown(declared: &str, shown: &str) -> MountOptionMatch {
         let shown: Vec<String> = shown.split(',').map(str::to_owned).collect();
-        match_option(declared, &shown)
+        match_option(declared, "ext4", &shown)
+    }
+
+    #[test]
+    fn tmpfs_has_its_defaults_where_the_kernel_shows_none() {
+        let compare = |declared, shown: &str| match_option(declared, "tmpfs", &[shown.to_owned()]);
+        assert_eq!(compare("mode=01777", "rw"), MountOptionMatch::Holds);
+        assert_eq!(compare("mode=0700", "rw"), MountOptionMatch::Differs("mode=1777".into()));
+        assert_eq!(compare("mode=0700", "mode=700"), MountOptionMatch::Holds);
+        assert_eq!(compare("uid=5", "rw"), MountOptionMatch::Differs("uid=0".into()));
+        assert_eq!(compare("size=5", "rw"), MountOptionMatch::NotShown);
+        assert!(!can_be_remounted("tmpfs", "mode=0700") && can_be_remounted("tmpfs", "size=1g"));
+        assert!(!can_be_remounted("nfs4", "vers=4.2") && can_be_remounted("nfs4", "ro"));
     }
 
     #[test]
@@ -113,7 +154,8 @@ mod tests {
         assert_eq!(match_shown("size=64m", "rw,relatime,size=65536k"), MountOptionMatch::Holds);
         assert_eq!(match_shown("mode=0755", "rw,mode=755"), MountOptionMatch::Holds);
         assert_eq!(match_shown("size=64m", "rw,size=32768k"), MountOptionMatch::Differs("size=32768k".into()));
-        assert_eq!(match_shown("size=50%", "rw,size=32768k"), MountOptionMatch::NotShown);
+        let in_bytes = MountOptionMatch::ShownInBytes("size=32768k".into());
+        assert_eq!(match_shown("size=50%", "rw,size=32768k"), in_bytes);
         assert_eq!(match_shown("nfsvers=4.2", "rw,vers=4.2"), MountOptionMatch::Holds);
         assert_eq!(match_shown("nfsvers=3", "rw,vers=4.2"), MountOptionMatch::Differs("vers=4.2".into()));
     }

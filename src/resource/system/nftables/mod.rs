@@ -6,13 +6,13 @@ mod rules;
 use self::listing::TableListings;
 use crate::diag::Diag;
 use crate::model::{
-    BlockClass, DisruptionClass, GuardEffect, GuardedTables, GuardedUnit, SecretStore, UndoDeclaration, UndoEffect,
-    Value,
+    BlockClass, BootUndo, DisruptionClass, GuardEffect, GuardedTables, GuardedUnit, SecretStore, UndoDeclaration,
+    UndoEffect, UnitAtBoot, Value,
 };
 use crate::probe::{Observation, Probe, UnansweredReason};
 use crate::resource::shared::composite::{PartAssessments, render_part};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
-use crate::resource::shared::support::{bad_value, output, required_text, unit_state};
+use crate::resource::shared::support::{bad_value, join_words, output, required_text, unit_state};
 use crate::resource::shared::{diff, shell};
 use crate::resource::system::unit::{UnitDiff, UnitResource};
 use crate::resource::traits::{GuardSupport, KindTraits};
@@ -237,9 +237,13 @@ impl NftablesResource {
         };
         let basis = json!({ "enabled": unit.file_state });
         match unit.file_state.as_str() {
-            "enabled" => Assessment::ok("loaded at boot", basis),
+            "enabled" if unit.unlinked.is_empty() => Assessment::ok("loaded at boot", basis),
             state => {
-                let diff = BootDiff { before: state.to_owned() };
+                let missing = match unit.unlinked.as_slice() {
+                    [] => String::new(),
+                    targets => format!(", but not started by {}", join_words(targets)),
+                };
+                let diff = BootDiff { before: format!("{state}{missing}") };
                 Assessment::differs("not loaded at boot", diff, DisruptionClass::D0, basis)
             }
         }
@@ -461,11 +465,16 @@ impl TypedResource for NftablesResource {
             units: diff.enabled.iter().map(unit).collect(),
             tables: GuardedTables::Named(self.table.clone()),
             reruns: false,
+            ..GuardEffect::default()
         }
     }
 
     fn undo(&self, diff: &NftablesDiff) -> UndoEffect {
-        undo_table(self, diff)
+        let unit = diff.unit.as_ref().map(|unit| self.unit.undo(unit).paths).unwrap_or_default();
+        let paths = diff.file.as_ref().map(|_| self.target.path.clone()).into_iter().chain(unit).collect();
+        let enabled = diff.former_unit.filter(|_| diff.enabled.is_some()).map(|former| former.enabled);
+        let units = enabled.map(|enabled| UnitAtBoot { name: self.service.clone(), enabled }).into_iter().collect();
+        undo_table(self, diff).with_boot(BootUndo { paths, units, ..BootUndo::default() })
     }
 }
 
@@ -500,7 +509,7 @@ fn undo_table(table: &NftablesResource, diff: &NftablesDiff) -> UndoEffect {
     let state = if former.active { "running" } else { "stopped" };
     let fields = json!({ "name": table.service, "state": state, "enabled": former.enabled });
     // A unit that is restored starts after that; one that did not exist stops before.
-    let unit_comes = matches!(&diff.unit, Some(UnitDiff::File(_))) && former.active;
+    let unit_comes = matches!(&diff.unit, Some(UnitDiff::File { .. })) && former.active;
     let service = UndoDeclaration { restarts: unit_comes, ..UndoDeclaration::present("service", fields) };
     let (before, after) = match &diff.loaded {
         None => (None, None),

@@ -62,7 +62,6 @@ settled() {
 if [ "$(show NeedDaemonReload)" = yes ]; then systemctl daemon-reload || fail "daemon-reload failed"; fi
 "#;
 
-const UNMASK: &str = "systemctl unmask -- \"$unit\" || fail \"cannot unmask $unit\"\n";
 const ENABLE: &str = "systemctl enable -- \"$unit\" || fail \"cannot enable $unit\"\n";
 const DISABLE: &str = "systemctl disable -- \"$unit\" || fail \"cannot disable $unit\"\n";
 
@@ -97,7 +96,10 @@ pub(super) const EXPLAIN: &[(&str, &str)] = &[
     ("status=203/EXEC", "the program of the unit does not exist or is not executable"),
     ("status=217/USER", "the user of the unit does not exist: add a `user` step before this one"),
     ("status=226/NAMESPACE", "a path in the sandbox settings of the unit does not exist"),
-    ("did not reload", "the unit rejected the new content: add a `validate` command to its `file` step"),
+    (
+        "did not reload",
+        "its log says why; a `validate` command in the `file` step keeps content that it rejects from being installed",
+    ),
     ("Address already in use", "another process uses the port: run `ss -ltnp` on the host"),
 ];
 
@@ -109,7 +111,7 @@ pub(super) fn render_script(
 ) -> ShellFragment {
     let mut action = shell::open_action().word(&service.unit).word(content_digest(cx.inputs)).code(LIBRARY);
     if diff.masked {
-        action = action.code(UNMASK);
+        action = action.code(shell::UNMASK);
     }
     if let Some(enabled) = &diff.enabled {
         action = action.code(if enabled.to { ENABLE } else { DISABLE });

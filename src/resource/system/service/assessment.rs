@@ -87,6 +87,7 @@ fn compare_unit(
     parts.check_mask(want, unit);
     parts.check_manager_reload(unit);
     parts.check_enablement(want, unit);
+    let installed = parts.predict_enablement(want, unit, cx.predicted);
     parts.check_activity(want, unit)?;
     if want.running && is_active(unit) {
         parts.check_renewal(want, unit, seen, cx)?;
@@ -98,8 +99,9 @@ fn compare_unit(
     if parts.diff.is_empty() {
         return Ok(Assessment::ok(describe_unchanged(want, unit), basis));
     }
-    // Only a restart or reload can be predicted, and what files decide that change before; other changes are observed.
-    let only_coming = parts.renewal.predicted && parts.diff.is_only_renewal()
+    // Only a restart or reload, links of new targets, and what files decide that change before can be predicted; other
+    // changes are observed.
+    let only_coming = parts.diff.is_only_coming(parts.renewal.predicted, installed)
         || files_change && block_impossible_state(want, unit).is_some();
     let judgement = Assessment::differs(parts.reasons.join("; "), parts.diff, parts.disruption, basis);
     Ok(if only_coming { judgement.mark_predicted() } else { judgement })
@@ -155,13 +157,32 @@ impl ServiceFindings {
     }
 
     fn check_enablement(&mut self, want: &ServiceResource, unit: &UnitState) {
-        let Some(to) = want.enabled.filter(|enabled| *enabled != is_enabled(unit, *enabled)) else { return };
-        let change = EnablementChange { from: Some(unit.file_state.clone()), to };
+        let differs = |enabled: &bool| *enabled != is_enabled(unit, *enabled) || *enabled && !unit.unlinked.is_empty();
+        let Some(to) = want.enabled.filter(differs) else { return };
+        let missing_in = if to { unit.unlinked.clone() } else { Vec::new() };
+        let change = EnablementChange { from: Some(unit.file_state.clone()), missing_in, to };
         // The reason of the mask covers this.
         if let (false, Some(found)) = (is_masked(unit), change.describe_before()) {
             self.reasons.push(format!("it is {found}"));
         }
         self.diff.enabled = Some(change);
+    }
+
+    /// Predicts the links of targets that an earlier step adds to the unit. Returns whether there are any.
+    fn predict_enablement(
+        &mut self,
+        want: &ServiceResource,
+        unit: &UnitState,
+        predicted: Option<&EarlierStepEffects>,
+    ) -> bool {
+        let targets = predicted.and_then(|earlier| earlier.will_install.get(&want.unit));
+        let Some(targets) = targets.filter(|_| want.enabled == Some(true) && self.diff.enabled.is_none()) else {
+            return false;
+        };
+        let (from, missing_in) = (Some(unit.file_state.clone()), targets.clone());
+        self.reasons.push(format!("an earlier step installs it in {}", join_words(&missing_in)));
+        self.diff.enabled = Some(EnablementChange { from, missing_in, to: true });
+        true
     }
 
     fn check_activity(&mut self, want: &ServiceResource, unit: &UnitState) -> Result<(), UnansweredReason> {

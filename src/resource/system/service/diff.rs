@@ -1,5 +1,6 @@
 //! How a unit's state differs from the declared one.
 
+use crate::resource::shared::support::join_words;
 use crate::resource::{AttributeChange, ChangeAspect, ResourceDiff};
 use serde::Serialize;
 
@@ -19,6 +20,8 @@ pub(in crate::resource) struct ServiceDiff {
 pub(in crate::resource) struct EnablementChange {
     /// The state that systemd reports, empty if it reports none; `None` if the unit does not exist.
     pub from: Option<String>,
+    /// The targets that should start an enabled unit and do not.
+    pub missing_in: Vec<String>,
     pub to: bool,
 }
 
@@ -39,7 +42,7 @@ impl ServiceDiff {
     /// Returns the diff of a unit that does not exist yet.
     pub fn new_unit(running: bool, enabled: Option<bool>) -> Self {
         Self {
-            enabled: enabled.map(|to| EnablementChange { from: None, to }),
+            enabled: enabled.map(|to| EnablementChange { from: None, missing_in: Vec::new(), to }),
             process: Some(ProcessChange::activity(running, None)),
             ..Self::default()
         }
@@ -49,22 +52,32 @@ impl ServiceDiff {
         *self == Self::default()
     }
 
-    /// Reports whether the process uses earlier inputs, and nothing else differs.
-    pub fn is_only_renewal(&self) -> bool {
+    /// Reports whether something differs, and nothing but a restart or reload (with `renewal`) and the enablement (with
+    /// `installed`).
+    pub fn is_only_coming(&self, renewal: bool, installed: bool) -> bool {
         let renews = matches!(self.process, Some(ProcessChange::Restart { .. } | ProcessChange::Reload { .. }));
-        renews && Self { process: None, ..self.clone() }.is_empty()
+        let process = if renewal && renews { None } else { self.process.clone() };
+        let enabled = if installed { None } else { self.enabled.clone() };
+        let rest = Self { process, enabled, ..self.clone() };
+        rest.is_empty() && rest != *self
     }
 }
 
 impl EnablementChange {
     /// Returns the state before in words.
-    pub fn describe_before(&self) -> Option<&str> {
-        self.from.as_deref().map(|state| if state.is_empty() { "not enabled" } else { state })
+    pub fn describe_before(&self) -> Option<String> {
+        let state = self.from.as_deref()?;
+        Some(match (state.is_empty(), self.missing_in.is_empty()) {
+            (true, _) => "not enabled".to_owned(),
+            (false, true) => state.to_owned(),
+            (false, false) => format!("{state}, but not started by {}", join_words(&self.missing_in)),
+        })
     }
 
     fn render_change(&self) -> AttributeChange {
         let to = if self.to { "enabled" } else { "disabled" };
-        AttributeChange::new("enabled", self.describe_before(), Some(to)).with_aspect(ChangeAspect::Enablement)
+        AttributeChange::new("enabled", self.describe_before().as_deref(), Some(to))
+            .with_aspect(ChangeAspect::Enablement)
     }
 }
 

@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn started_unit_is_stopped_and_disabled_again() {
-        let enabled = Some(EnablementChange { from: Some("disabled".into()), to: true });
+        let enabled = Some(EnablementChange { from: Some("disabled".into()), missing_in: Vec::new(), to: true });
         let process = Some(ProcessChange::Start { from: Some("inactive".into()) });
         let effect = guarded_unit("firewalld.service", ServiceDiff { enabled, process, ..ServiceDiff::default() });
         assert!(!effect.units[0].ran && effect.units[0].enabled == Some(false) && effect.concerns_access());
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn enablement_alone_needs_no_guard() {
-        let enabled = Some(EnablementChange { from: Some("disabled".into()), to: true });
+        let enabled = Some(EnablementChange { from: Some("disabled".into()), missing_in: Vec::new(), to: true });
         let effect = guarded_unit("ssh.service", ServiceDiff { enabled, ..ServiceDiff::default() });
         assert!(!effect.concerns_access());
     }

@@ -70,6 +70,10 @@ A unit that does not exist blocks the step unless an earlier step or a package p
 `RemainAfterExit=yes` never stays running and cannot be declared running. A unit without `[Install]` cannot be enabled.
 A masked unit is unmasked if it has to run or be enabled.
 
+**Enablement** is read from the links on disk, because systemd keeps an earlier state in memory until it is reloaded, and
+calls a unit `enabled` if any of its links exists, an alias too. A unit is enabled if every target of its `[Install]`
+section starts it; otherwise the plan shows `enabled, but not started by multi-user.target`.
+
 **Removal** stops and disables the unit; the unit's files belong to `unit` or `package` steps.",
     fields: &[
         FieldSpec::required("name", FieldType::Name, "Name of the unit; the default type is `.service`."),
@@ -166,6 +170,10 @@ impl DeclaredResource for ServiceResource {
 
     fn running_unit(&self) -> Option<&str> {
         self.running.then_some(&self.unit)
+    }
+
+    fn open_fields(&self) -> &'static [&'static str] {
+        &["enabled"]
     }
 
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {

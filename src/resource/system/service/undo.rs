@@ -2,7 +2,7 @@
 
 use super::declaration::ServiceResource;
 use super::diff::{ProcessChange, ServiceDiff};
-use crate::model::{UndoDeclaration, UndoEffect};
+use crate::model::{BootUndo, UndoDeclaration, UndoEffect, UnitAtBoot};
 use serde_json::json;
 
 /// Declares the observed state before: whether the unit ran and whether it started at boot. A process that was
@@ -32,7 +32,13 @@ pub(super) fn undo_service(service: &ServiceResource, diff: &ServiceDiff) -> Und
         fields["reload"] = json!(true);
     }
     let state = UndoDeclaration { restarts: ran, ..UndoDeclaration::present("service", fields) };
-    UndoEffect::declare(vec![state])
+    let at_boot = diff.enabled.as_ref().and(was_enabled);
+    let units = at_boot.map(|enabled| UnitAtBoot { name: service.unit.clone(), enabled }).into_iter().collect();
+    let effect = UndoEffect::declare(vec![state]).with_boot(BootUndo { units, ..BootUndo::default() });
+    match diff.enabled.as_ref().map(|change| change.missing_in.as_slice()) {
+        Some([_, ..]) => effect.leaving(format!("`{}` stays enabled in all of its targets", service.unit)),
+        _ => effect,
+    }
 }
 
 #[cfg(test)]
@@ -48,7 +54,7 @@ mod tests {
 
     #[test]
     fn started_service_is_stopped_and_disabled() {
-        let enabled = Some(EnablementChange { from: Some("disabled".into()), to: true });
+        let enabled = Some(EnablementChange { from: Some("disabled".into()), missing_in: Vec::new(), to: true });
         let process = Some(ProcessChange::Start { from: Some("inactive".into()) });
         let undone = undo(ServiceDiff { enabled, process, ..ServiceDiff::default() });
         assert_eq!(undone.fields, json!({ "name": "nginx.service", "state": "stopped", "enabled": false }));

@@ -72,8 +72,16 @@ pub(super) fn find_override(lines: &[ConfLine], own: &str, place: &str, wanted: 
         .iter()
         .filter(later)
         .filter_map(|line| Some((line, parse_setting(&line.text)?)))
-        .rfind(|(_, (key, _))| key == place && !is_pattern(key))?;
-    (!value::is_same_value(&found.1, wanted)).then(|| SysctlOverride { place: line.format_location(), value: found.1 })
+        .rfind(|(_, (key, _))| is_same_setting(key, place) && !is_pattern(key))?;
+    (!value::is_same_value(place, &found.1, wanted))
+        .then(|| SysctlOverride { place: line.format_location(), value: found.1 })
+}
+
+/// Reports whether two paths are one setting: the kernel shows the forwarding of all interfaces under two names
+/// (`ipv4_devconf.data[FORWARDING]` in net/ipv4/devinet.c).
+fn is_same_setting(key: &str, place: &str) -> bool {
+    const FORWARDING: [&str; 2] = ["net/ipv4/ip_forward", "net/ipv4/conf/all/forwarding"];
+    key == place || FORWARDING.contains(&key) && FORWARDING.contains(&place)
 }
 
 fn is_pattern(key: &str) -> bool {

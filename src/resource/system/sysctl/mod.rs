@@ -30,7 +30,8 @@ pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
 
 - **file**: the step's own file in `/etc/sysctl.d` (root, 0644), which contains only this line;
 - **loaded**: the value under `/proc/sys`. A run of blanks and tabs equals one blank, numbers are compared by value
-  (`0x10` equals `16`).
+  (`0x10` equals `16`), and lists of ports or processors as sets (`8080,8081` equals `8080-8081`). Where the kernel stores
+  another value than it was given, for example a rounded one, declare the one that it stores.
 
 An unchanged step reports `content, owner and mode match; the kernel has 1`.
 
@@ -184,7 +185,7 @@ impl SysctlResource {
 
     fn compare_value(&self, value: &str, fixed: bool) -> Assessment<LoadedDiff> {
         let basis = json!({ "loaded": value });
-        if value::is_same_value(value, &self.value) {
+        if value::is_same_value(&self.place, value, &self.value) {
             return Assessment::ok(format!("the kernel has `{value}`"), basis);
         }
         let reason = format!("the kernel has `{value}`");

@@ -3,9 +3,10 @@
 mod unit_text;
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::{BlockClass, StepVerdict, UndoDeclaration, UndoEffect, Value};
+use crate::model::{BlockClass, BootUndo, StepVerdict, UndoDeclaration, UndoEffect, UnitAtBoot, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::composite::{PartAssessments, render_part};
+use crate::resource::shared::job_account::{assess_job_account, job_account_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, reject_secrets, required_text, sha256_hex, unit_state};
 use crate::resource::system::service::{ServiceDiff, ServiceResource};
@@ -67,6 +68,8 @@ the next run. A run in progress is never interrupted.
 #[derive(Debug)]
 struct TimerResource {
     name: String,
+    /// The account that runs the command.
+    user: String,
     calendar: Option<String>,
     service: UnitResource,
     timer: UnitResource,
@@ -87,6 +90,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     }
     let unit = |suffix: &str, content: &str| UnitResource::new_whole(&format!("{name}.{suffix}"), content, absent);
     Ok(Box::new(TimerResource {
+        user: fields.get_text("user").unwrap_or("root").to_owned(),
         calendar: fields.get_text("calendar").map(str::to_owned),
         service: unit("service", &service),
         timer: unit("timer", &timer),
@@ -129,7 +133,7 @@ impl TimerResource {
         cx: &AssessmentContext<'_>,
     ) -> Assessment<ServiceDiff> {
         let coming = timer.verdict == StepVerdict::Change && !self.absent;
-        let inputs = self.timer_unit_inputs(coming && matches!(timer.diff, Some(UnitDiff::File(_))));
+        let inputs = self.timer_unit_inputs(coming && matches!(timer.diff, Some(UnitDiff::File { .. })));
         let cx = AssessmentContext { inputs: &inputs, ..cx.clone() };
         let judgement = match coming {
             // It depends only on changes of this step, which are known.
@@ -241,6 +245,7 @@ impl DeclaredResource for TimerResource {
         probes.extend(self.state.probes());
         // Provides the time at which its unit last changed.
         probes.push(crate::resource::shared::file_target::path_probe(self.timer.path()));
+        probes.extend(job_account_probe(&self.user).filter(|_| !self.absent));
         probes
     }
 
@@ -285,6 +290,10 @@ impl TypedResource for TimerResource {
     type Diff = TimerDiff;
 
     fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<TimerDiff> {
+        let account = || assess_job_account(&self.user, "systemd does not start the command", seen, cx.predicted);
+        if let Some(judged) = (!self.absent).then(account).flatten() {
+            return judged;
+        }
         let mut service = self.service.diff(seen, cx);
         let mut timer = self.timer.diff(seen, cx);
         let mut state = self.assess_state(&timer, seen, cx);
@@ -304,10 +313,13 @@ impl TypedResource for TimerResource {
         let made = diff.state.as_ref().is_some_and(|state| state.enabled.as_ref().is_some_and(|on| on.from.is_none()));
         if made && !self.absent {
             let fields = json!({ "name": self.name, "command": "true" });
-            return UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, fields)]);
+            let paths = [&self.service, &self.timer].map(|unit| unit.path().to_owned()).into();
+            let units = vec![UnitAtBoot { name: format!("{}.timer", self.name), enabled: false }];
+            let removed = UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, fields)]);
+            return removed.with_boot(BootUndo { paths, units, ..BootUndo::default() });
         }
         let file = |unit: &UnitResource, change: &Option<UnitDiff>| {
-            matches!(change, Some(UnitDiff::File(_))).then(|| unit.path().to_owned())
+            matches!(change, Some(UnitDiff::File { .. })).then(|| unit.path().to_owned())
         };
         let files = file(&self.service, &diff.service).into_iter().chain(file(&self.timer, &diff.timer));
         let state = diff.state.as_ref().map(|state| self.state.undo(state)).unwrap_or_default();

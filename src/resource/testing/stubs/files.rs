@@ -78,8 +78,7 @@ fn wait_succeeds_when_met_and_reports_state_on_timeout() {
     assert_eq!(output.status.code(), Some(1));
     let text = stderr_text(&output);
     assert!(
-        text.starts_with("forge: gave up after ")
-            && text.ends_with(&format!("nothing stands at {}\n", ready.display())),
+        text.starts_with("forge: gave up after ") && text.ends_with(&format!("{} does not exist\n", ready.display())),
         "{text}"
     );
     std::fs::write(&ready, "").unwrap();

@@ -33,13 +33,18 @@ fn redirect_home(trial: &ActionTrial) {
     symlink(trial.path("vault"), trial.path("home/d")).unwrap();
 }
 
-/// All operations of a mount that use a name: mount, bind, remount and unmount.
+/// All operations of a mount that use a name: mount, bind, remount and unmount. With `noauto`, systemd is not asked: this
+/// machine may not run it.
 fn mount_steps(trial: &ActionTrial) -> Vec<(Value, bool)> {
     let at = |name: &str| trial.path(name);
-    let tmpfs = |path: &str| json!({ "path": at(path), "source": "tmpfs", "fstype": "tmpfs" });
-    let strict = json!({ "path": at("home/d/point"), "source": "tmpfs", "fstype": "tmpfs", "options": ["noexec"] });
-    let bound = json!({ "path": at("srv/b"), "source": at("home/d/other"), "fstype": "none", "options": ["bind"] });
-    vec![(tmpfs("home/d/other"), false), (bound, false), (strict, false), (tmpfs("home/d/point"), true)]
+    let tmpfs = |path: &str, options: &[&str]| {
+        let options = [&["noauto"], options].concat();
+        json!({ "path": at(path), "source": "tmpfs", "fstype": "tmpfs", "options": options })
+    };
+    let strict = tmpfs("home/d/point", &["noexec"]);
+    let bound =
+        json!({ "path": at("srv/b"), "source": at("home/d/other"), "fstype": "none", "options": ["bind", "noauto"] });
+    vec![(tmpfs("home/d/other", &[]), false), (bound, false), (strict, false), (tmpfs("home/d/point", &[]), true)]
 }
 
 fn build_resources(trial: &ActionTrial) -> Vec<Box<dyn Resource>> {

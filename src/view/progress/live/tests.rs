@@ -95,12 +95,12 @@ fn lasting_lines_scroll_above_the_redrawn_frame() {
     ["n1", "n2"].iter().for_each(|name| live.show_event(&Event::Connecting { host: sample::host(name) }, began));
     assert_eq!(shown(), [""; 0], "an event alone draws nothing");
     live.tick(began);
-    assert_eq!(shown(), ["     0s  n1  connecting", "     0s  n2  connecting", "0/2 hosts, 0s"]);
+    assert_eq!(shown(), ["     0s  n1  observing", "     0s  n2  observing", "0/2 hosts, 0s"]);
     live.show_event(&step_finished_event(StepResult::Changed), began + second);
     live.show_event(&host_finished_event("n1", HostOutcome::Failed), began + second);
     live.tick(began + second);
     let lasting = "n1 changed base/nginx (nginx, 2.0 s)";
-    assert_eq!(shown(), [lasting, "     1s  n2  connecting", "1/2 hosts, 1 failed, 1s"]);
+    assert_eq!(shown(), [lasting, "     1s  n2  observing", "1/2 hosts, 1 failed, 1s"]);
     live.show_event(&host_finished_event("n2", HostOutcome::Ok), began + second);
     live.show_event(&step_finished_event(StepResult::Changed), began + second);
     live.finish();

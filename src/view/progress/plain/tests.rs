@@ -198,8 +198,8 @@ fn heartbeat_is_printed_after_long_silence() {
     let bytes = shared.0.lock().unwrap().clone();
     let lines = [
         "12:01:33 running on 2 hosts",
-        "12:01:33 0/2 hosts, 30s: connecting on n1 (30s)",
-        "12:01:33 0/2 hosts, 1m 00s: connecting on n1 (1m 00s)",
+        "12:01:33 0/2 hosts, 30s: observing on n1 (30s)",
+        "12:01:33 0/2 hosts, 1m 00s: observing on n1 (1m 00s)",
     ];
     assert_eq!(
         std::str::from_utf8(&bytes).unwrap().lines().collect::<Vec<_>>(),

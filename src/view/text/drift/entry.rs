@@ -50,11 +50,13 @@ impl<'a> DriftEntry<'a> {
     }
 }
 
-/// Groups the findings by step and host, then groups hosts with equal findings.
+/// Groups the findings by object, step and host, then groups hosts with equal findings.
 pub fn group_entries(findings: &[DriftFinding]) -> Vec<DriftEntry<'_>> {
     let mut steps: IndexMap<_, Vec<&DriftFinding>> = IndexMap::new();
     for finding in findings {
-        let key = (&finding.host, &finding.recipe, &finding.step, finding.aspect, finding.severity, finding.cause);
+        // A step may have left several objects behind.
+        let step = (&finding.recipe, &finding.step, &finding.kind, &finding.title);
+        let key = (&finding.host, step, finding.aspect, finding.severity, finding.cause);
         steps.entry(key).or_default().push(finding);
     }
     let mut groups: IndexMap<Vec<_>, DriftEntry<'_>> = IndexMap::new();
@@ -126,7 +128,7 @@ fn format_entry_head(finding: &DriftFinding) -> String {
             format!("{}: {}", escape::escape_untrusted(&finding.recipe), escape::escape_untrusted(&finding.step)),
         )
         .to_string(),
-        FindingAspect::Health | FindingAspect::Node | FindingAspect::Proof => {
+        FindingAspect::Health | FindingAspect::Node | FindingAspect::Window | FindingAspect::Proof => {
             paint(HEAD, escape::escape_untrusted(&finding.title)).to_string()
         }
         FindingAspect::Step | FindingAspect::Undeclared => {

@@ -1,37 +1,41 @@
 //! `user`: an account on the host.
 
+mod user_diff;
+
+use self::user_diff::{UserAttributes, UserComparison, UserDiff, describe_lock};
 use crate::diag::Diag;
-use crate::model::{DisruptionClass, UndoDeclaration, UndoEffect, Value};
+use crate::model::{BlockClass, DisruptionClass, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, Probe, UnansweredReason, UserInfo, UserState};
-use crate::resource::shared::file_target::describe_differences;
+use crate::resource::shared::accounts::{AccountName, account_probes, assess_taken_number, require_accounts};
 use crate::resource::shared::shell;
 use crate::resource::shared::shell::RETRY_FUNCTION;
-use crate::resource::shared::support::{bad_value, check_account_name, required_text, user_state};
+use crate::resource::shared::support::{bad_value, check_account_name, output, required_text, user_state};
 use crate::resource::traits::{EffectReach, KindTraits, PackageExposure};
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, DeclaredResource,
-    FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
+    Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredMembership,
+    DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
+    ValueChange,
 };
 use crate::script::ShellFragment;
-use serde::Serialize;
 use serde_json::json;
 
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
     name: "user",
     summary: "An account on the host: uid, groups, home, shell, lock.",
-    example: include_str!("../examples/user.yaml"),
+    example: include_str!("../../examples/user.yaml"),
     doc: "\
 **Compared** are only the declared attributes. An unchanged step lists them: `the account exists, uid and shell match`.
 
-`groups` is the exact set of supplementary groups, or with `append: true` the minimum set. Groups must exist; the
-account's own group, which has its name, is created with it.
+`groups` is the exact set of supplementary groups, or with `append: true` the minimum set. The account's own group, which
+has its name, is created with it. A change that needs another group is **blocked** unless the group exists or an earlier
+step creates it; so is a `uid` that belongs to another account, which the message names.
 
 **A change** uses `useradd`, `usermod` and `userdel`, which lock the account files; forge waits if another program holds
 the lock. A new home path is only recorded in the account; no files are moved. **Disruption** is D1 if the `uid` of an
 existing account changes: its running processes and its files outside home keep the old uid.
 
-`locked: false` unlocks an existing password; an account without a password cannot be unlocked. This kind does not set
-passwords.
+`locked: false` unlocks an existing password. **Blocked**: the account has no password, which includes every new account.
+This kind does not set passwords.
 
 **Removal** keeps the home directory unless `remove_home: true`. An account with running processes is not removed.
 `root` is never removed.",
@@ -133,6 +137,72 @@ impl UserResource {
         Probe::User { name: self.name.clone() }
     }
 
+    /// Returns the probe for the account that has the declared uid.
+    fn uid_probe(&self) -> Option<Probe> {
+        let uid = self.uid.filter(|_| !self.absent)?;
+        Some(Probe::Check {
+            id: format!("uid {uid}"),
+            script: HOLDER_OF_UID.to_owned(),
+            user: None,
+            cwd: None,
+            env: vec![("FORGE_UID".to_owned(), uid.to_string())],
+            timeout_s: Some(HOLDER_LIMIT),
+        })
+    }
+
+    /// Returns the declared groups. The account's own group is created with it.
+    fn list_declared_groups(&self) -> Vec<AccountName> {
+        let all = self.group.iter().chain(self.groups.iter().flatten());
+        all.map(|group| AccountName::Group(group.clone())).collect()
+    }
+
+    fn creates_own_group(&self) -> bool {
+        self.group.as_ref().is_none_or(|group| *group == self.name)
+    }
+
+    /// Returns the groups that a change needs.
+    fn list_needed_groups(&self, diff: &UserDiff) -> Vec<AccountName> {
+        let (sets_group, sets_groups, own) = match diff {
+            UserDiff::Create { .. } => (true, true, self.creates_own_group().then_some(&self.name)),
+            UserDiff::Modify(attributes) => (attributes.group.is_some(), attributes.groups.is_some(), None),
+            UserDiff::Remove { .. } => (false, false, None),
+        };
+        let group = self.group.iter().filter(|_| sets_group);
+        let groups = self.groups.iter().flatten().filter(|_| sets_groups);
+        let needed = group.chain(groups).filter(|group| Some(*group) != own);
+        needed.map(|group| AccountName::Group(group.clone())).collect()
+    }
+
+    /// Checks that a change is possible: the groups exist, and no other account has the uid.
+    fn require_possible(
+        &self,
+        judgement: Assessment<UserDiff>,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Result<Assessment<UserDiff>, UnansweredReason> {
+        let Some(diff) = judgement.diff.clone() else { return Ok(judgement) };
+        let judgement = match (self.uid, self.find_uid_holder(&diff, seen)?) {
+            (Some(uid), Some(holder)) => assess_taken_number(judgement, ("uid", uid), &holder, cx),
+            _ => judgement,
+        };
+        Ok(require_accounts(judgement, &self.list_needed_groups(&diff), seen, cx))
+    }
+
+    /// Returns the other account that has the uid which the change sets.
+    fn find_uid_holder(&self, diff: &UserDiff, seen: &Observation) -> Result<Option<AccountName>, UnansweredReason> {
+        let Some(probe) = self.uid_probe().filter(|_| diff.sets_uid()) else { return Ok(None) };
+        let found = output(seen, &probe)?;
+        let name = found.stdout.raw().split(':').next().unwrap_or_default();
+        match found.status {
+            0 if name != self.name => Ok(Some(AccountName::User(name.to_owned()))),
+            0 | 2 => Ok(None),
+            status => {
+                let why = format!("the account with the uid could not be looked up (exit status {status})");
+                Err(UnansweredReason::new(why).with_message(found.stderr.clone()))
+            }
+        }
+    }
+
     fn assess_removal(&self, state: &UserState) -> Assessment<UserDiff> {
         match state {
             UserState::Absent => Assessment::ok("the account does not exist", json!({ "user": null })),
@@ -183,6 +253,11 @@ impl UserResource {
         Ok(table.into_assessment(attributes))
     }
 
+    /// Reports whether the password would have to be unlocked, but there is none.
+    fn lacks_password(&self, info: &UserInfo) -> bool {
+        self.locked == Some(false) && info.locked == Some(true) && info.has_password == Some(false)
+    }
+
     fn compare_groups(&self, info: &UserInfo, table: &mut UserComparison) -> Option<ValueChange<Vec<String>>> {
         let groups = self.groups.as_ref()?;
         let found = sort_groups(info.groups.clone(), Some(&info.group));
@@ -219,13 +294,14 @@ impl UserResource {
     }
 
     fn render_creation(&self, action: ShellFragment, attributes: &UserAttributes) -> ShellFragment {
-        let groups = self.groups.as_ref().filter(|groups| !groups.is_empty());
+        let own = self.creates_own_group().then_some(&self.name);
+        let groups = self.groups.iter().flatten().filter(|group| Some(*group) != own).cloned().collect();
+        let groups = Some(&groups).filter(|groups: &&Vec<String>| !groups.is_empty());
         let action = append_options(action.code(OWN_GROUP), attributes, groups);
         let action = if self.system { action.code(" --system") } else { action };
         let action = action.code(if self.create_home { " --create-home" } else { " --no-create-home" });
-        let action = action.code(" \"$@\" -- \"$name\" || exit 1\n");
         // A new account has no password, so it is created locked.
-        if self.locked == Some(false) { action.code(UNLOCK) } else { action }
+        action.code(" \"$@\" -- \"$name\" || exit 1\n")
     }
 
     fn render_modification(&self, action: ShellFragment, attributes: &UserAttributes) -> ShellFragment {
@@ -267,136 +343,17 @@ fn append_options(action: ShellFragment, attributes: &UserAttributes, groups: Op
     action
 }
 
-fn describe_lock(locked: bool) -> &'static str {
-    if locked { "locked" } else { "not locked" }
+fn block_unlock(account: &str) -> Assessment<UserDiff> {
+    let reason = format!("{account} has no password that could be unlocked");
+    Assessment::blocked(BlockClass::Host, reason, json!({ "user": { "password": null } }))
+        .hint("set a password first, or omit `locked`")
 }
 
-/// How an account differs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-enum UserDiff {
-    Create { name: String, attributes: UserAttributes },
-    Modify(UserAttributes),
-    Remove { name: String, before: UserInfo },
-}
+/// Prints the account with a uid. Status 2 if no account has it.
+const HOLDER_OF_UID: &str = "getent passwd \"$FORGE_UID\"";
 
-impl ResourceDiff for UserDiff {
-    fn render_changes(&self) -> Vec<AttributeChange> {
-        match self {
-            Self::Create { name, attributes } => {
-                let created = AttributeChange::new("user", None, Some(name));
-                [created].into_iter().chain(attributes.render_changes()).collect()
-            }
-            Self::Modify(attributes) => attributes.render_changes(),
-            Self::Remove { name, .. } => vec![AttributeChange::new("user", Some(name), None)],
-        }
-    }
-}
-
-/// Attributes of an account, as far as they differ.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-struct UserAttributes {
-    uid: Option<ValueChange<u32>>,
-    group: Option<ValueChange<String>>,
-    /// The supplementary groups.
-    groups: Option<ValueChange<Vec<String>>>,
-    home: Option<ValueChange<String>>,
-    shell: Option<ValueChange<String>>,
-    comment: Option<ValueChange<String>>,
-    /// Whether the password is locked.
-    locked: Option<ValueChange<bool>>,
-}
-
-impl UserAttributes {
-    fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Returns the fields that declare the observed state before.
-    fn declare_before(&self, name: &str) -> Value {
-        let text =
-            |change: &Option<ValueChange<String>>| json!(change.as_ref().and_then(|change| change.from.as_ref()));
-        let mut fields = json!({
-            "name": name,
-            "uid": self.uid.as_ref().and_then(|uid| uid.from),
-            "group": text(&self.group),
-            "groups": self.groups.as_ref().and_then(|groups| groups.from.as_ref()),
-            "home": text(&self.home),
-            "shell": text(&self.shell),
-            "comment": text(&self.comment),
-            "locked": self.locked.as_ref().and_then(|locked| locked.from),
-        });
-        if let Value::Object(entries) = &mut fields {
-            entries.retain(|_, value| !value.is_null());
-        }
-        fields
-    }
-
-    /// Reports whether at most the lock of the password differs.
-    fn changes_only_lock(&self) -> bool {
-        Self { locked: None, ..self.clone() }.is_empty()
-    }
-
-    fn render_changes(&self) -> Vec<AttributeChange> {
-        let text = |name: &str, change: &Option<ValueChange<String>>| Some(change.as_ref()?.render_change(name));
-        let groups = self.groups.as_ref().map(|change| change.map_values(|groups| groups.join(", ")));
-        let password = self.locked.as_ref().map(|change| change.map_values(|locked| describe_lock(*locked).to_owned()));
-        let all = [
-            self.uid.as_ref().map(|change| change.render_change("uid")),
-            text("group", &self.group),
-            text("groups", &groups),
-            text("home", &self.home),
-            text("shell", &self.shell),
-            text("comment", &self.comment),
-            text("password", &password),
-        ];
-        all.into_iter().flatten().collect()
-    }
-}
-
-/// The compared attributes, and what was observed of each.
-#[derive(Default)]
-struct UserComparison {
-    names: Vec<&'static str>,
-    basis: serde_json::Map<String, Value>,
-}
-
-impl UserComparison {
-    /// Compares an attribute if it is declared.
-    fn compare<T: PartialEq>(
-        &mut self,
-        attribute: &'static str,
-        found: T,
-        wanted: Option<T>,
-        text: impl Fn(&T) -> String,
-    ) -> Option<ValueChange<T>> {
-        let wanted = wanted?;
-        self.names.push(attribute);
-        self.basis.insert(attribute.to_owned(), json!(text(&found)));
-        (found != wanted).then(|| ValueChange::new(found, wanted))
-    }
-
-    fn into_assessment(self, attributes: UserAttributes) -> Assessment<UserDiff> {
-        let basis = json!({ "user": self.basis });
-        if attributes.is_empty() {
-            return Assessment::ok(describe_unchanged(&self.names), basis);
-        }
-        let renumbered = attributes.uid.is_some();
-        let diff = UserDiff::Modify(attributes);
-        let more = if renumbered { "; running processes and files outside home keep the old uid" } else { "" };
-        let disruption = if renumbered { DisruptionClass::D1 } else { DisruptionClass::D0 };
-        let reason = format!("{}{more}", describe_differences(&diff.render_changes()));
-        Assessment::differs(reason, diff, disruption, basis)
-    }
-}
-
-/// Returns the reason of a step without changes.
-fn describe_unchanged(compared: &[&str]) -> String {
-    match compared {
-        [] => "the account exists".to_owned(),
-        [one] if !one.ends_with('s') => format!("the account exists, {one} matches"),
-        several => format!("the account exists, {} match", crate::resource::shared::support::join_words(several)),
-    }
-}
+/// Time limit for the account with a uid, in seconds: a directory service may be asked.
+const HOLDER_LIMIT: u64 = 20;
 
 /// Creates a group with the account's own name, unless it exists already.
 const OWN_GROUP: &str = r#"
@@ -434,7 +391,9 @@ impl DeclaredResource for UserResource {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        vec![self.probe()]
+        let groups = self.list_declared_groups();
+        let groups = account_probes(&groups).filter(|_| !self.absent);
+        [self.probe()].into_iter().chain(self.uid_probe()).chain(groups).collect()
     }
 
     fn desired_value(&self) -> Value {
@@ -447,21 +406,34 @@ impl DeclaredResource for UserResource {
         })
     }
 
+    fn declared_membership(&self) -> Option<DeclaredMembership> {
+        let groups = self.groups.clone().filter(|_| !self.absent)?;
+        let primary = self.group.as_ref().unwrap_or(&self.name).clone();
+        Some(DeclaredMembership::OfUser { user: self.name.clone(), primary, groups, exact: !self.append })
+    }
+
     fn provided_items(&self) -> Vec<ProvidedItem> {
+        if self.absent {
+            return Vec::new();
+        }
+        let group = self.creates_own_group().then(|| ProvidedItem::Group(self.name.clone()));
         let home = self.created_home().map(ProvidedItem::Path);
-        (!self.absent).then(|| ProvidedItem::User(self.name.clone())).into_iter().chain(home).collect()
+        [ProvidedItem::User(self.name.clone())].into_iter().chain(group).chain(home).collect()
     }
 }
 
 impl TypedResource for UserResource {
     type Diff = UserDiff;
 
-    fn diff(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment<UserDiff> {
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<UserDiff> {
         let judged = user_state(seen, &self.probe()).and_then(|state| match (self.absent, state) {
             (true, state) => Ok(self.assess_removal(state)),
+            (false, UserState::Absent) if self.locked == Some(false) => Ok(block_unlock("a new account")),
             (false, UserState::Absent) => Ok(self.assess_missing()),
+            (false, UserState::Present(info)) if self.lacks_password(info) => Ok(block_unlock("the account")),
             (false, UserState::Present(info)) => self.assess_existing(info),
         });
+        let judged = judged.and_then(|judgement| self.require_possible(judgement, seen, cx));
         judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
@@ -522,11 +494,13 @@ mod tests {
             build(&FieldValues(entries.iter().cloned().collect()), false).unwrap().provided_items()
         };
         let (name, user) = (("name", json!("bob")), ProvidedItem::User("bob".to_owned()));
-        let home = |path: &str| vec![user.clone(), ProvidedItem::Path(path.to_owned())];
+        let own = [user.clone(), ProvidedItem::Group("bob".to_owned())];
+        let home = |path: &str| [own.as_slice(), &[ProvidedItem::Path(path.to_owned())]].concat();
         assert_eq!(provided(std::slice::from_ref(&name)), home("/home/bob"));
         assert_eq!(provided(&[name.clone(), ("home", json!("/srv/bob"))]), home("/srv/bob"));
-        assert_eq!(provided(&[name.clone(), ("system", json!(true))]), std::slice::from_ref(&user));
-        assert_eq!(provided(&[name, ("create_home", json!(false))]), std::slice::from_ref(&user));
+        assert_eq!(provided(&[name.clone(), ("system", json!(true))]), own);
+        let elsewhere = [name, ("group", json!("staff")), ("create_home", json!(false))];
+        assert_eq!(provided(&elsewhere), std::slice::from_ref(&user));
     }
 
     #[test]

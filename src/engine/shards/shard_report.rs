@@ -1,0 +1,118 @@
+//! The plan of a shard on the current state of its hosts, and the reports of hosts on which workers died.
+
+use super::worker_task::ShardPlan;
+use crate::config::Project;
+use crate::engine::bind_saved_plan::bind_plan;
+use crate::engine::event::StepResult;
+use crate::engine::host_report::{empty_report, report_as_planned};
+use crate::engine::observed_hosts::ObservedHosts;
+use crate::engine::report::{HostReport, REPORT_VERSION, RunReport, StepReport};
+use crate::engine::run_options::RunOptions;
+use crate::model::{HostName, HostOutcome, StepId};
+use crate::plan::{HostPlan, Plan, VerifyPlan};
+
+/// Returns the part of a plan for `hosts`, bound to their current state: hosts that changed since the plan are marked as
+/// stale in `observed`.
+pub fn bind_shard_plan(
+    project: &Project,
+    shard: &ShardPlan,
+    hosts: &[HostName],
+    observed: &mut ObservedHosts,
+    options: &RunOptions,
+) -> Plan {
+    let mut plan = shard.plan.clone();
+    plan.hosts.retain(|host| hosts.contains(&host.host));
+    bind_plan(project, plan, observed, options, shard.once)
+}
+
+/// Returns the report of a run that did not begin, because workers of another run may be at work.
+pub fn report_locked_run(project: &Project, plan: &Plan, options: &RunOptions, why: &str) -> RunReport {
+    let report_host = |host: &HostPlan| {
+        let outcome = if host.will_run() { HostOutcome::Locked } else { HostOutcome::Ok };
+        let mut report = report_without_results(host, outcome, why);
+        if outcome == HostOutcome::Ok {
+            report.outcome = HostReport::compute_outcome(&report.steps, &report.verify);
+        }
+        report
+    };
+    RunReport {
+        version: REPORT_VERSION,
+        run: options.run.clone(),
+        verb: options.verb_name().to_owned(),
+        cluster: project.cluster.clone(),
+        plan: Some(plan.id.clone()),
+        simulated: plan.simulated.clone(),
+        hosts: plan.hosts.iter().map(report_host).collect(),
+        budget_spent: false,
+        interrupted: false,
+        evict_busy: None,
+        took: Default::default(),
+    }
+}
+
+/// Returns the report of a host without results of its own: its steps as planned.
+pub(super) fn report_without_results(plan: &HostPlan, outcome: HostOutcome, reason: &str) -> HostReport {
+    let mut report = empty_report(&plan.host, outcome, reason.into());
+    report.steps = plan.steps.iter().map(report_as_planned).collect();
+    report.undeclared = plan.undeclared.clone();
+    report.accepted = plan.accepted.clone();
+    report
+}
+
+/// Returns the report of a host on which two workers died: completed steps have their results, a step that had started
+/// is unknown.
+pub(super) fn report_abandoned_host(
+    plan: &HostPlan,
+    how: &str,
+    finished: &[StepReport],
+    started: &[StepId],
+) -> HostReport {
+    let mut report = match started.is_empty() && finished.is_empty() {
+        true => report_without_results(plan, HostOutcome::Unreachable, &format!("its worker died twice: {how}")),
+        false => {
+            let why = format!("its worker died twice while it changed the host: {how}");
+            report_without_results(plan, HostOutcome::Failed, &why)
+        }
+    };
+    report.hint = Some("run the same command again: steps that are done are skipped".into());
+    for step in &mut report.steps {
+        match finished.iter().find(|done| done.id == step.id) {
+            Some(done) => *step = done.clone(),
+            None if started.contains(&step.id) => {
+                step.result = StepResult::Unknown { reason: "was running when its worker died".into() };
+            }
+            None => {}
+        }
+    }
+    report
+}
+
+/// Restores where the steps and verifications of a report are declared: a worker may have another path to the inventory.
+pub(super) fn restore_places(report: &mut HostReport, plan: &HostPlan) {
+    for step in &mut report.steps {
+        if let Some(planned) = plan.steps.iter().find(|planned| planned.id == step.id) {
+            step.place = planned.place.to_string();
+        }
+    }
+    for verify in &mut report.verify {
+        let same = |planned: &&VerifyPlan| planned.recipe == verify.recipe && planned.name == verify.name;
+        if let Some(planned) = plan.verify.iter().find(same) {
+            verify.place.clone_from(&planned.place);
+        }
+    }
+}
+
+/// Completes the report of a second worker by the changes of the first one, which the second one found done.
+pub(super) fn add_earlier_changes(report: &mut HostReport, earlier: &[StepReport]) {
+    let mut added = false;
+    for step in &mut report.steps {
+        let done = earlier.iter().find(|done| done.id == step.id && done.result == StepResult::Changed);
+        if let (StepResult::AlreadyOk { .. }, Some(done)) = (&step.result, done) {
+            *step = done.clone();
+            added = true;
+        }
+    }
+    if added && report.outcome == HostOutcome::Ok {
+        report.outcome = HostReport::compute_outcome(&report.steps, &report.verify);
+    }
+}

@@ -1,0 +1,59 @@
+//! What a worker's run has in addition to any other run: its reports go to a coordinator, which may also end the start of
+//! hosts.
+
+use crate::engine::report::HostReport;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+/// Receives the report of a host that is done, and whether the host is out of service.
+type ReportSink = Box<dyn Fn(&HostReport, bool) + Send + Sync>;
+
+/// The coordinator's order to start no further host: the reason, once it is given.
+#[derive(Clone, Debug, Default)]
+pub struct StartOrder(Arc<OnceLock<String>>);
+
+impl StartOrder {
+    /// Forbids to start further hosts. The first reason stays.
+    pub fn hold_back(&self, why: String) {
+        let _ = self.0.set(why);
+    }
+
+    /// Returns why no further host may start, if so.
+    pub fn refusal(&self) -> Option<&str> {
+        self.0.get().map(String::as_str)
+    }
+}
+
+/// The part of a worker's run that concerns its coordinator.
+pub struct WorkerRole {
+    /// The coordinator's run, in whose name the worker acts.
+    pub run: String,
+    /// How many hosts of other workers had failed when the worker began.
+    pub failed: usize,
+    /// The order to start no further host.
+    pub start: StartOrder,
+    sink: ReportSink,
+}
+
+impl WorkerRole {
+    /// Returns the role of a worker whose reports go to `sink`.
+    pub fn new(
+        run: String,
+        failed: usize,
+        start: StartOrder,
+        sink: impl Fn(&HostReport, bool) + Send + Sync + 'static,
+    ) -> Self {
+        Self { run, failed, start, sink: Box::new(sink) }
+    }
+
+    /// Hands over the report of a host that is done.
+    pub fn hand_over(&self, report: &HostReport, down: bool) {
+        (self.sink)(report, down);
+    }
+}
+
+impl fmt::Debug for WorkerRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerRole").field("run", &self.run).field("failed", &self.failed).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,271 @@
+//! Runs with workers (`--engine local`), and what is left of them when processes are killed. Files on the hosts are the
+//! witness of what was done there, and how often.
+
+use super::host::{Lab, Who};
+use super::remove_keys::remove_keys;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+const INVENTORY: &str = "cluster: lab\nconnect: { transport: sandbox }\nhosts:\n  a: {}\n  b: {}\n  c: {}\n  d: {}\n  e: {}\n\
+                         apply:\n  - { recipe: count, on: all }\n";
+
+/// Counts how often its command ran on a host. It fails where `/etc/broken` exists.
+const RECIPE: &str = "recipe: count\nsummary: a counted command\nsteps:\n  \
+    - name: file\n    file: { path: /etc/lab, content: \"lab\\n\" }\n  \
+    - name: command\n    command:\n      check: test -e /etc/done\n      \
+      apply: test ! -e /etc/broken && sleep ${PAUSE:-0} && echo x >>/etc/count && touch /etc/done\n";
+
+pub fn recipe_with_pause(pause: &str) -> String {
+    RECIPE.replace("${PAUSE:-0}", pause)
+}
+
+fn lab(recipe: &str) -> Option<Lab> {
+    lab_of(INVENTORY, recipe)
+}
+
+fn lab_of(inventory: &str, recipe: &str) -> Option<Lab> {
+    match Lab::new(Who::all()[0], &[("inventory.yaml", inventory), ("recipes/count.yaml", recipe)]) {
+        Ok(lab) => Some(lab),
+        Err(why) => {
+            eprintln!("skipped: a sandbox: {why}");
+            None
+        }
+    }
+}
+
+/// Returns how often the command ran on each host.
+fn counts(lab: &Lab, hosts: &[&str]) -> Vec<usize> {
+    let count = |host: &&str| lab.inside("inventory.yaml", host, "cat /etc/count 2>/dev/null").lines().count();
+    hosts.iter().map(count).collect()
+}
+
+const HOSTS: [&str; 5] = ["a", "b", "c", "d", "e"];
+const ENGINE: [&str; 6] = ["--engine", "local", "--workers", "3", "--shard-size", "2"];
+
+fn apply_with_workers(lab: &Lab, more: &[&str]) -> String {
+    lab.forge(&[&["apply", "--yes"], &ENGINE[..], more].concat())
+}
+
+/// Returns the report of a run without times and names of runs.
+fn comparable_report(said: &str) -> Value {
+    // The plan for people and the errors on stderr follow the document.
+    let json = said.split_once('\n').unwrap().1;
+    let mut documents = serde_json::Deserializer::from_str(json).into_iter::<Value>();
+    let mut report = documents.next().and_then(Result::ok).unwrap_or_else(|| panic!("no document: {said}"));
+    remove_keys(&mut report, &["took", "run", "cluster", "plan", "time", "began"]);
+    report
+}
+
+/// Exit code and report are those of one process: for changes, a failed host, the failure budget and a second run.
+#[test]
+fn workers_report_what_one_process_reports() {
+    let Some(lab) = lab(&recipe_with_pause("0")) else { return };
+    let other = INVENTORY.replace("cluster: lab", "cluster: other");
+    let budget = "rollout: { canary: 1, max_failed: 0 }\n";
+    lab.file("inventory.yaml", &format!("{INVENTORY}{budget}"));
+    lab.file("other.yaml", &format!("{other}{budget}"));
+    let everywhere = |host: &str, code: &str| {
+        ["inventory.yaml", "other.yaml"].iter().for_each(|inventory| drop(lab.inside(inventory, host, code)));
+    };
+    let both = |more: &[&str]| {
+        let one = lab.forge(&[&["apply", "other.yaml", "--yes", "--format", "json"], more].concat());
+        let many = apply_with_workers(&lab, &[&["inventory.yaml", "--format", "json"], more].concat());
+        assert_eq!(many.lines().next(), one.lines().next(), "{many}\n{one}");
+        assert_eq!(comparable_report(&many), comparable_report(&one));
+        many
+    };
+    everywhere("a", "touch /etc/broken");
+    let failed = both(&[]);
+    assert!(failed.starts_with("exit 8\n") && failed.contains("not started: canary `a` failed"), "{failed}");
+    assert_eq!(counts(&lab, &HOSTS), [0; 5]);
+    everywhere("a", "rm /etc/broken");
+    assert!(both(&[]).starts_with("exit 0\n"));
+    assert_eq!(counts(&lab, &HOSTS), [1; 5]);
+    let again = both(&[]);
+    assert!(again.starts_with("exit 0\n") && !again.contains("\"changed\""), "{again}");
+    assert_eq!(counts(&lab, &HOSTS), [1; 5]);
+    everywhere("c", "rm /etc/done && touch /etc/broken");
+    assert!(
+        both(&["--on", "a,c"]).starts_with("exit 3\n"),
+        "the last host fails: the budget keeps no other from starting"
+    );
+    let runs = lab.forge(&["runs", "-i", "inventory.yaml"]);
+    assert!(runs.contains("exit 0, 5 hosts: 5 changed") && runs.contains("exit 0, 5 hosts: 5 ok"), "{runs}");
+    lab.forge(&["sandbox", "reset", "-i", "other.yaml"]);
+}
+
+/// Waits until `ready` returns a value.
+pub fn wait_for<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = ready() {
+            return found;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "not within 60 s: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Waits until the coordinator knows that a worker changes a host.
+fn wait_for_first_step(lab: &Lab) {
+    let started = || lab.shell("cat state/lab/runs/*/journal.ndjson").contains("step_started").then_some(());
+    wait_for("a host that changes", started);
+}
+
+/// The host and the process that works on it are both alive when the process is killed; a second worker goes on.
+#[test]
+fn killed_worker_is_replaced_and_no_command_runs_twice() {
+    let Some(lab) = lab(&recipe_with_pause("2")) else { return };
+    let run = lab.start(&[&["apply", "--yes"], &ENGINE[..]].concat());
+    wait_for_first_step(&lab);
+    let worker = wait_for("a worker that applies", || lab.list_processes(" worker ").into_iter().next());
+    lab.kill(worker);
+    let said = run.finish();
+    assert!(said.starts_with("exit 0\n"), "{said}");
+    assert_eq!(counts(&lab, &HOSTS), [1; 5], "{said}");
+    assert!(said.contains("applied: 5 hosts: "), "{said}");
+}
+
+/// Workers stop when their coordinator is gone; `forge resume` finishes the run.
+#[test]
+fn resume_finishes_the_run_of_a_killed_coordinator() {
+    let Some(lab) = lab(&recipe_with_pause("1")) else { return };
+    let run = lab.start(&[&["apply", "--yes", "--parallel", "3"], &ENGINE[..]].concat());
+    wait_for_first_step(&lab);
+    lab.kill(run.process_id());
+    run.finish();
+    let resumed = lab.forge(&[&["resume", "--yes"], &ENGINE[..]].concat());
+    assert!(resumed.starts_with("exit 0\n"), "{resumed}");
+    assert_eq!(counts(&lab, &HOSTS), [1; 5], "{resumed}");
+    wait_for("the end of all workers", || lab.list_processes(" worker ").is_empty().then_some(()));
+    let again = apply_with_workers(&lab, &[]);
+    assert!(again.starts_with("exit 0\n") && again.contains("no changes"), "{again}");
+}
+
+/// A job controller may start a finished pod again. With its reports, a task contacts no host; without them, each step is
+/// evaluated before it acts.
+#[test]
+fn task_that_runs_again_changes_nothing() {
+    let Some(lab) = lab(&recipe_with_pause("1")) else { return };
+    let run = lab.start(&[&["apply", "--yes"], &ENGINE[..]].concat());
+    let copy = "rm -rf copy; mkdir copy; cp -r state/lab/engine/2* copy/engine && \
+                grep -q '\"job\":{\"apply\"' copy/engine/objects/* && echo copied";
+    wait_for("the tasks of the run", || lab.shell(copy).contains("copied").then_some(()));
+    assert!(run.finish().starts_with("exit 0\n"));
+    assert_eq!(counts(&lab, &HOSTS), [1; 5]);
+    let task = lab.shell("grep -l '\"job\":{\"apply\"' copy/engine/objects/* | head -n 1");
+    let stopped = lab.shell(&format!("forge worker {} </dev/null; echo exit $?", task.trim()));
+    assert!(stopped.contains("exit 130") && !stopped.contains("host_done"), "no order to begin: {stopped}");
+    lab.shell("rm -rf copy/engine/reports");
+    // The end of the orders stops a worker.
+    let begin = |lab: &Lab| {
+        lab.shell(&format!("(echo '{{\"order\":\"begin\"}}'; sleep 5) | forge worker {}; echo exit $?", task.trim()))
+    };
+    let again = begin(&lab);
+    assert!(again.contains("\"message\":\"host_done\"") && again.contains("\"message\":\"finished\""), "{again}");
+    assert!(again.contains("exit 0") && !again.contains("step_started"), "{again}");
+    assert_eq!(counts(&lab, &HOSTS), [1; 5]);
+    HOSTS.iter().for_each(|host| drop(lab.inside("inventory.yaml", host, "rm /etc/done")));
+    let repeated = begin(&lab);
+    assert!(repeated.contains("\"message\":\"host_done\"") && !repeated.contains("\"connecting\""), "{repeated}");
+    assert_eq!(counts(&lab, &HOSTS), [1; 5], "a host with a report is not contacted");
+}
+
+/// The first interrupt finishes running steps; hosts that have not started stay as they are, and the report says so.
+#[test]
+fn interrupt_reaches_the_workers() {
+    let Some(lab) = lab(&recipe_with_pause("2")) else { return };
+    let run = lab.start(&["apply", "--yes", "--engine", "local", "--workers", "1", "--parallel", "1"]);
+    wait_for_first_step(&lab);
+    lab.interrupt(run.process_id());
+    let said = run.finish();
+    assert!(said.starts_with("exit 130\n"), "{said}");
+    let counts = counts(&lab, &HOSTS);
+    assert!(counts.iter().sum::<usize>() < 5 && counts.iter().all(|count| *count < 2), "{counts:?} {said}");
+    assert!(said.contains("the run was stopped before this host started"), "{said}");
+    let last = lab.forge(&["show", "last"]);
+    assert!(last.contains("the run was stopped before this host started"), "{last}");
+}
+
+/// A plan that workers observed is saved with their answers; workers carry it out once on each host.
+#[test]
+fn saved_plan_of_workers_runs_once() {
+    let Some(lab) = lab(&recipe_with_pause("0")) else { return };
+    let plan = lab.forge(&[&["plan", "-o", "plan.json"], &ENGINE[..]].concat());
+    assert!(plan.starts_with("exit 0\n") && plan.contains("plan: 10 changes"), "{plan}");
+    let first = lab.forge(&["apply", "plan.json", "--yes", "--on", "a"]);
+    assert!(first.starts_with("exit 0\n"), "a process without workers reads the same plan: {first}");
+    let rest = lab.forge(&[&["apply", "plan.json", "--yes"], &ENGINE[..]].concat());
+    assert!(rest.starts_with("exit 0\n"), "{rest}");
+    assert_eq!(counts(&lab, &HOSTS), [1; 5]);
+    lab.inside("inventory.yaml", "b", "rm /etc/done");
+    let again = lab.forge(&[&["apply", "plan.json", "--yes"], &ENGINE[..]].concat());
+    assert!(again.starts_with("exit 6\n") && again.contains("this plan has already run here: run "), "{again}");
+    assert_eq!(counts(&lab, &HOSTS), [1; 5]);
+    let drift = lab.forge(&[&["drift"], &ENGINE[..]].concat());
+    assert!(drift.starts_with("exit 2\n"), "{drift}");
+    let alone = lab.forge(&["drift"]);
+    assert_eq!(drift.lines().last(), alone.lines().last(), "{drift}\n{alone}");
+}
+
+/// A second coordinator of the same cluster does not begin.
+#[test]
+fn second_coordinator_is_locked_out() {
+    let Some(lab) = lab(&recipe_with_pause("3")) else { return };
+    let run = lab.start(&[&["apply", "--yes"], &ENGINE[..]].concat());
+    wait_for_first_step(&lab);
+    let second = apply_with_workers(&lab, &[]);
+    assert!(second.starts_with("exit 7\n"), "{second}");
+    assert!(second.contains("another run of this cluster with workers is in progress"), "{second}");
+    assert!(run.finish().starts_with("exit 0\n"));
+    assert_eq!(counts(&lab, &HOSTS), [1; 5]);
+}
+
+const WINDOWS: &str = "recipe: count\nsummary: a disruptive command\nsteps:\n  - name: command\n    disruption: D2\n    command:\n      \
+    check: test -e /etc/done\n      apply: date +%s.%N >>/etc/window && sleep 1 && date +%s.%N >>/etc/window && touch /etc/done\n";
+
+/// Returns the times of each host's window.
+pub fn window_times(lab: &Lab, hosts: &[&str]) -> Vec<(f64, f64)> {
+    let read = |host: &&str| {
+        let text = lab.inside("inventory.yaml", host, "cat /etc/window");
+        let times: Vec<f64> = text.lines().map(|line| line.parse().unwrap()).collect();
+        assert_eq!(times.len(), 2, "{host}: {text}");
+        (times[0], times[1])
+    };
+    hosts.iter().map(read).collect()
+}
+
+/// Returns the largest number of windows that were open at once.
+pub fn most_open_windows(windows: &[(f64, f64)]) -> usize {
+    let open_at = |time: f64| windows.iter().filter(|(begin, end)| *begin <= time && time < *end).count();
+    windows.iter().map(|(begin, _)| open_at(*begin)).max().unwrap_or(0)
+}
+
+/// Each worker has hosts of its own, but only one coordinator decides how many are out of service.
+#[test]
+fn canary_and_max_unavailable_hold_over_all_workers() {
+    let inventory = format!("{INVENTORY}rollout: {{ canary: 1, max_unavailable: 2 }}\n");
+    let Some(lab) = lab_of(&inventory, WINDOWS) else { return };
+    let said = lab.forge(&["apply", "--yes", "--engine", "local", "--workers", "4", "--shard-size", "1"]);
+    assert!(said.starts_with("exit 0\n"), "{said}");
+    let windows = window_times(&lab, &HOSTS);
+    assert_eq!(most_open_windows(&windows), 2, "{windows:?}");
+    let (canary, others) = windows.split_first().unwrap();
+    assert!(others.iter().all(|(begin, _)| *begin >= canary.1), "{windows:?}");
+}
+
+/// Workers do not know other hosts: a step that depends on one is refused before anything changes.
+#[test]
+fn steps_that_depend_on_other_hosts_are_refused() {
+    let Some(lab) = lab_of(INVENTORY, RECIPE) else { return };
+    lab.file("inventory.yaml", &INVENTORY.replace("on: all }", "on: a }\n  - { recipe: after, on: all }"));
+    lab.file(
+        "recipes/after.yaml",
+        "recipe: after\nsummary: waits\nneeds: { count: { of: selected, least: 100% } }\nsteps:\n  - name: late\n    file: { path: /etc/late, content: x }\n",
+    );
+    let said = apply_with_workers(&lab, &[]);
+    assert!(said.starts_with("exit 64\n"), "{said}");
+    assert!(said.contains("`--engine` cannot carry out this plan yet: step `after/late` of `"), "{said}");
+    assert_eq!(lab.inside("inventory.yaml", "a", "ls /etc/lab /etc/late 2>/dev/null"), "");
+    assert!(apply_with_workers(&lab, &["--skip", "after"]).starts_with("exit 0\n"));
+}

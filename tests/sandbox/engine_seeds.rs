@@ -1,0 +1,100 @@
+//! Random kills of workers and coordinators. Whatever is killed, no host is acted on twice for one change, no more windows
+//! are open than the rollout allows, and running the same command again finishes the work.
+//!
+//! `FORGE_ENGINE_SEEDS` sets the number of runs, `FORGE_ENGINE_SEED` the first one.
+
+use super::engine::{most_open_windows, wait_for};
+use super::host::{Lab, Who};
+use std::time::Duration;
+
+const HOSTS: [&str; 5] = ["a", "b", "c", "d", "e"];
+const MAX_UNAVAILABLE: usize = 2;
+
+fn inventory() -> String {
+    let hosts: String = HOSTS.iter().map(|host| format!("  {host}: {{}}\n")).collect();
+    format!(
+        "cluster: lab\nconnect: {{ transport: sandbox }}\nhosts:\n{hosts}apply:\n  - {{ recipe: count, on: all }}\n\
+         rollout: {{ canary: 1, max_unavailable: {MAX_UNAVAILABLE} }}\n"
+    )
+}
+
+/// A change outside of the window, and one that disrupts. Both note each time that they run.
+fn recipe(seed: u64) -> String {
+    format!(
+        "recipe: count\nsummary: counted commands\nsteps:\n  - name: first\n    command:\n      check: test -e /etc/first-{seed}\n      \
+         apply: echo x >>/etc/count-{seed} && sleep 0.2 && touch /etc/first-{seed}\n  - name: second\n    needs: [first]\n    disruption: D2\n    command:\n      \
+         check: test -e /etc/second-{seed}\n      \
+         apply: date +%s.%N >>/etc/window-{seed} && sleep 0.3 && date +%s.%N >>/etc/window-{seed} && touch /etc/second-{seed}\n"
+    )
+}
+
+/// xorshift: the same kills for the same seed, as far as the machine's speed allows.
+struct SeededNumbers(u64);
+
+impl SeededNumbers {
+    fn next_below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// Runs the command and kills up to three of its processes. Returns its output.
+fn run_with_kills(lab: &Lab, verb: &str, numbers: &mut SeededNumbers, kills: u64) -> String {
+    let run =
+        lab.start(&[verb, "--yes", "--engine", "local", "--workers", "3", "--shard-size", "2", "--format", "json"]);
+    for _ in 0..kills {
+        std::thread::sleep(Duration::from_millis(100 + numbers.next_below(1200)));
+        let mut processes = lab.list_processes(" worker ");
+        // The coordinator is one of them.
+        processes.push(run.process_id());
+        lab.kill(processes[numbers.next_below(processes.len() as u64) as usize]);
+    }
+    run.finish()
+}
+
+fn read_all(lab: &Lab, file: &str) -> Vec<Vec<String>> {
+    let read =
+        |host: &&str| lab.inside("inventory.yaml", host, &format!("cat {file}")).lines().map(str::to_owned).collect();
+    HOSTS.iter().map(read).collect()
+}
+
+fn check_seed(lab: &Lab, seed: u64) {
+    lab.file("recipes/count.yaml", &recipe(seed));
+    let mut numbers = SeededNumbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let kills = numbers.next_below(4);
+    let mut said = run_with_kills(lab, "apply", &mut numbers, kills);
+    // A run that was killed before it left a record cannot be taken up: `resume` then takes up the run before it.
+    let is_finished = |said: &str| said.starts_with("exit 0\n") && said.contains(&format!("/etc/count-{seed} "));
+    for attempt in 0.. {
+        if is_finished(&said) {
+            break;
+        }
+        assert!(attempt < 5, "seed {seed}: {said}");
+        let kills = numbers.next_below(2) * u64::from(attempt < 2);
+        let verb = if numbers.next_below(2) == 0 { "resume" } else { "apply" };
+        said = run_with_kills(lab, verb, &mut numbers, kills);
+    }
+    wait_for("the end of all workers", || lab.list_processes(" worker ").is_empty().then_some(()));
+    let counts: Vec<usize> = read_all(lab, &format!("/etc/count-{seed}")).iter().map(Vec::len).collect();
+    assert_eq!(counts, [1; HOSTS.len()], "seed {seed}: {said}");
+    let windows = read_all(lab, &format!("/etc/window-{seed}"));
+    assert!(windows.iter().all(|times| times.len() == 2), "seed {seed}: {windows:?} {said}");
+    let windows: Vec<(f64, f64)> =
+        windows.iter().map(|times| (times[0].parse().unwrap(), times[1].parse().unwrap())).collect();
+    assert!(most_open_windows(&windows) <= MAX_UNAVAILABLE, "seed {seed}: {windows:?}");
+    let again = lab.forge(&["apply", "--yes"]);
+    assert!(again.starts_with("exit 0\n") && again.contains("no changes"), "seed {seed}: {again}");
+}
+
+#[test]
+fn killed_workers_and_coordinators_never_act_twice() {
+    let lab = match Lab::new(Who::all()[0], &[("inventory.yaml", &inventory()), ("recipes/count.yaml", &recipe(0))]) {
+        Ok(lab) => lab,
+        Err(why) => return eprintln!("skipped: a sandbox: {why}"),
+    };
+    let number = |name: &str, default: u64| std::env::var(name).ok().map_or(default, |text| text.parse().unwrap());
+    let (first, seeds) = (number("FORGE_ENGINE_SEED", 1), number("FORGE_ENGINE_SEEDS", 6));
+    (first..first + seeds).for_each(|seed| check_seed(&lab, seed));
+}
