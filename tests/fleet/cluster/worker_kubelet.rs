@@ -24,7 +24,9 @@ pub enum Treatment {
 
 /// A process that runs the command of a pod.
 struct StartedPod {
+    /// The object in the API. A second process has that of the first, as it has none of its own.
     uid: String,
+    is_second: bool,
     name: String,
     process: Child,
     /// Whether it was told to stop.
@@ -83,7 +85,7 @@ impl WorkerKubelet {
     pub fn finish_second_starts(&self) -> Vec<(i32, String)> {
         self.api.wait(|| self.running().is_empty());
         let mut pods = self.pods();
-        let second = pods.iter_mut().filter(|pod| pod.uid.is_empty());
+        let second = pods.iter_mut().filter(|pod| pod.is_second);
         second
             .map(|pod| {
                 let mut printed = String::new();
@@ -141,8 +143,8 @@ fn turn(api: &Cluster, namespace: &str, treatment: Treatment, started: &mut Vec<
         }
     }
     let exists = |one: &StartedPod| pods.iter().any(|pod| pod["metadata"]["uid"] == one.uid.as_str());
-    // The second process of a pod has no object; it ends by itself.
-    for gone in started.iter_mut().filter(|one| !one.uid.is_empty() && !one.stopped && !exists(one)) {
+    // Also second processes: the deletion of a Job ends all its pods.
+    for gone in started.iter_mut().filter(|one| !one.stopped && !exists(one)) {
         gone.stopped = true;
         signal(gone.process.id(), rustix::process::Signal::TERM);
     }
@@ -158,21 +160,22 @@ fn start_pod(api: &Cluster, namespace: &str, pod: &Value, treatment: Treatment) 
         return Vec::new();
     }
     api.bind_pod(pod, &node_name(namespace));
-    let start = |uid: &str, name: &str| StartedPod {
+    let start = |name: &str, is_second: bool| StartedPod {
         uid: uid.to_owned(),
+        is_second,
         name: name.to_owned(),
         process: start_command(pod, name),
         stopped: false,
         reported: false,
     };
-    let mut started = vec![start(uid, name)];
+    let mut started = vec![start(name, false)];
     if treatment == Treatment::StartTwice {
         // The pod that the API knows is the one that does the task.
         let words: Vec<String> =
             pod["spec"]["containers"][0]["command"].as_array().expect("a list").iter().map(text).collect();
         let channel = words.iter().position(|word| word == "--channel").expect("a channel");
         api.wait(|| std::path::Path::new(&words[channel + 1]).join("claim").exists());
-        started.push(start("", &format!("{name}-again")));
+        started.push(start(&format!("{name}-again"), true));
     }
     api.tell(&pod_path(pod), &json!({ "phase": "Running" }));
     started
