@@ -7,11 +7,20 @@ use super::{BootEntry, BootLoader, CmdlineState, Observation, ProbeReading, conf
 use crate::model::UntrustedText;
 
 /// Prints the container's type, empty on a machine; also used for initramfs images.
+///
+/// Docker leaves `/.dockerenv`, and images of Ubuntu have `/run/systemd/container` with `docker`. An image that became the
+/// disk of a machine keeps both. So they do not count where process 2 is the kernel's own (the first process namespace) and
+/// the root is the whole of a file system on a disk.
 pub(super) const CONTAINER_SNIPPET: &str = r#"
 forge_container() {
 c=
 if [ -r /run/systemd/container ]; then IFS= read -r c </run/systemd/container || [ -n "$c" ] || c=container
 elif [ -e /.dockerenv ]; then c=docker
+fi
+if [ "$c" = docker ] && IFS= read -r k 2>/dev/null </proc/2/comm && [ "$k" = kthreadd ]; then
+while read -r _ _ _ r m x; do
+[ "$m" != / ] || case "$r $x" in '/ '*' - overlay '*) c=docker ;; '/ '*) c= ;; *) c=docker ;; esac
+done </proc/self/mountinfo
 fi
 printf 'container\0%s\0' "$c"
 }
@@ -172,6 +181,43 @@ mod tests {
     fn shown(entries: &[BootEntry]) -> Vec<String> {
         let one = |e: &BootEntry| format!("{}{}: {}", if e.rescue { "!" } else { "" }, e.title.raw(), e.args.raw());
         entries.iter().map(one).collect()
+    }
+
+    /// Runs the snippet with files of a temporary directory in place of the host's.
+    fn detect_container(files: &[(&str, &str)]) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let mut snippet = format!("{CONTAINER_SNIPPET}forge_container");
+        for (number, path) in
+            ["/run/systemd/container", "/.dockerenv", "/proc/2/comm", "/proc/self/mountinfo"].iter().enumerate()
+        {
+            let own = folder.path().join(number.to_string());
+            if let Some((_, text)) = files.iter().find(|(name, _)| name == path) {
+                fs_err::write(&own, text).unwrap();
+            }
+            snippet = snippet.replace(path, own.to_str().unwrap());
+        }
+        let out = std::process::Command::new("sh").args(["-u", "-c", &snippet]).output().unwrap();
+        String::from_utf8(out.stdout).unwrap().split('\0').nth(1).unwrap().to_owned()
+    }
+
+    #[test]
+    fn files_of_a_container_image_do_not_make_a_machine_a_container() {
+        // origin: field, a virtual machine whose disk was made from an image of Ubuntu 24.04 for containers
+        let disk =
+            ("/proc/self/mountinfo", "22 27 0:21 / /proc rw - proc proc rw\n27 1 254:0 / / rw - ext4 /dev/vda rw\n");
+        let kernel = ("/proc/2/comm", "kthreadd\n");
+        let image = ("/run/systemd/container", "docker\n");
+        assert_eq!(detect_container(&[image, ("/.dockerenv", ""), kernel, disk]), "");
+        assert_eq!(detect_container(&[("/.dockerenv", ""), kernel, disk]), "");
+        assert_eq!(detect_container(&[disk, kernel]), "");
+        // In a container: other processes, or those of the machine with a root of its own.
+        assert_eq!(detect_container(&[("/.dockerenv", ""), disk]), "docker");
+        assert_eq!(detect_container(&[image, ("/proc/2/comm", "sh\n"), disk]), "docker");
+        let overlay = ("/proc/self/mountinfo", "27 1 0:50 / / rw - overlay overlay rw,lowerdir=l\n");
+        assert_eq!(detect_container(&[image, kernel, overlay]), "docker");
+        let subvolume = ("/proc/self/mountinfo", "27 1 0:50 /docker/5 / rw - btrfs /dev/sda rw\n");
+        assert_eq!(detect_container(&[image, kernel, subvolume]), "docker");
+        assert_eq!(detect_container(&[("/run/systemd/container", "systemd-nspawn\n"), kernel, disk]), "systemd-nspawn");
     }
 
     #[test]
