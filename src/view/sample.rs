@@ -18,6 +18,7 @@ use crate::plan::{
     UnreachableReason, VerifyPlan,
 };
 use crate::resource::AttributeChange;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub fn host(name: &str) -> HostName {
@@ -450,6 +451,7 @@ pub fn acceptance_report() -> crate::engine::AcceptanceReport {
         set: "quick".into(),
         tests: vec![TestReport {
             test: "ucx-bandwidth".into(),
+            parameters: BTreeMap::new(),
             about: "Bandwidth of UCX".into(),
             scope: MeasuredScope::Pair,
             unit: "Gb/s".into(),

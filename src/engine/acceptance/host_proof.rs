@@ -145,6 +145,7 @@ mod tests {
         };
         let report = TestReport {
             test: "t".into(),
+            parameters: std::collections::BTreeMap::new(),
             about: String::new(),
             scope: MeasuredScope::Pair,
             unit: "Gb/s".into(),

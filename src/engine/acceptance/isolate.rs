@@ -209,6 +209,7 @@ mod tests {
     fn isolate_rows(hosts: &[&str], rows: Vec<TestRow>) -> (Vec<FabricPart>, Vec<FabricPart>) {
         let report = TestReport {
             test: "nccl-all-reduce-hosts".into(),
+            parameters: std::collections::BTreeMap::new(),
             about: String::new(),
             scope: MeasuredScope::Group,
             unit: "GB/s".into(),

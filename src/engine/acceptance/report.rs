@@ -4,6 +4,7 @@ use crate::acceptance::TestVerdict;
 use crate::model::{ExitCode, HostName, UntrustedText};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The version of stored reports.
@@ -57,6 +58,9 @@ pub struct SkippedHost {
 pub struct TestReport {
     /// The test: `ib-write-bw`.
     pub test: String,
+    /// Its parameters, by name. Values with other parameters are not comparable.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, String>,
     /// What it measures.
     pub about: String,
     /// Which hosts a measurement has.
@@ -167,6 +171,7 @@ mod tests {
         };
         let test = TestReport {
             test: "ucx-bandwidth".into(),
+            parameters: BTreeMap::new(),
             about: String::new(),
             scope: MeasuredScope::Pair,
             unit: "Gb/s".into(),

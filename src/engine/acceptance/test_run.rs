@@ -76,6 +76,7 @@ impl TestRun<'_> {
         let test = self.context.test;
         let mut report = TestReport {
             test: test.definition.name.clone(),
+            parameters: test.parameters.clone(),
             about: test.definition.about.clone(),
             scope: match test.definition.programs {
                 TestPrograms::Host(_) => MeasuredScope::Host,
@@ -104,7 +105,8 @@ impl TestRun<'_> {
             isolate_faults(self, &rails, &limits, &mut report).await;
         }
         if let Some(baseline) = baseline {
-            compare_rows(&mut report, baseline, test);
+            let more_is_better = test.definition.output.is_more_better();
+            compare_rows(&mut report, baseline, more_is_better, test.baseline_drop);
         }
         report
     }
@@ -246,15 +248,47 @@ impl TestRun<'_> {
     }
 }
 
-fn compare_rows(report: &mut TestReport, baseline: &AcceptanceReport, test: &DeclaredTest) {
-    let more_is_better = test.definition.output.is_more_better();
-    let earlier: Vec<&TestRow> =
-        baseline.tests.iter().filter(|test| test.test == report.test).flat_map(|test| &test.rows).collect();
+/// Compares each value with that of an earlier run. `drop` is the share of it that a value may lose.
+fn compare_rows(report: &mut TestReport, baseline: &AcceptanceReport, more_is_better: bool, drop: f64) {
+    let is_same = |other: &&TestReport| other.test == report.test && other.parameters == report.parameters;
+    let earlier: Vec<&TestRow> = baseline.tests.iter().filter(is_same).flat_map(|test| &test.rows).collect();
     for row in &mut report.rows {
         let same = |other: &&&TestRow| other.hosts == row.hosts && other.rail == row.rail;
         let before = earlier.iter().find(same).and_then(|other| other.verdict.value());
         if let (Some(value), Some(before)) = (row.verdict.value(), before) {
-            row.worse = compare_with_baseline(value, before, more_is_better, test.baseline_drop);
+            row.worse = compare_with_baseline(value, before, more_is_better, drop);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::sample;
+
+    /// Found on an H100: the bandwidth from the GPU was compared with the earlier one to it.
+    #[test]
+    fn results_are_compared_with_those_of_the_same_parameters() {
+        let earlier = |case: &str, values: &[f64]| {
+            let mut test = sample::acceptance_report().tests.remove(0);
+            test.parameters = [("testcase".to_owned(), case.to_owned())].into();
+            test.rows.truncate(values.len());
+            for (row, value) in test.rows.iter_mut().zip(values) {
+                (row.worse, row.verdict) = (None, TestVerdict::Pass { value: *value, expected: String::new() });
+            }
+            test
+        };
+        let baseline = AcceptanceReport {
+            tests: vec![earlier("to", &[54.6]), earlier("from", &[48.0])],
+            ..sample::acceptance_report()
+        };
+        let compare = |case: &str, value: f64| {
+            let mut report = earlier(case, &[value]);
+            compare_rows(&mut report, &baseline, true, 0.05);
+            report.rows.remove(0).worse
+        };
+        assert_eq!(compare("from", 47.6), None);
+        assert!(compare("to", 47.6).is_some());
+        assert_eq!(compare("between", 1.0), None, "never measured");
     }
 }

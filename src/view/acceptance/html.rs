@@ -3,7 +3,7 @@
 //! Architecture Invariant: text of hosts enters only through the escape functions, and the page's
 //! Content-Security-Policy names the digest of its one style: nothing else is loaded or run.
 
-use super::{MeasurementEnd, describe_counts, describe_end, name_measurement, split_rows};
+use super::{MeasurementEnd, describe_counts, describe_end, name_measurement, name_test, split_rows};
 use crate::engine::{AcceptanceReport, TestReport, TestRow};
 use crate::view::drift::html::escape::{html_line, html_prose};
 use crate::view::{escape, format_duration};
@@ -27,7 +27,10 @@ pub fn write_html(report: &AcceptanceReport, out: &mut dyn Write) -> io::Result<
         render_top(report)
     )?;
     let mut room = MAX_OUTPUT_BYTES;
-    report.tests.iter().try_for_each(|test| out.write_all(render_test(test, &mut room).as_bytes()))?;
+    report
+        .tests
+        .iter()
+        .try_for_each(|test| out.write_all(render_test(&name_test(report, test), test, &mut room).as_bytes()))?;
     out.write_all(render_skipped(report).as_bytes())?;
     writeln!(out, "</body>\n</html>")
 }
@@ -73,12 +76,12 @@ fn render_top(report: &AcceptanceReport) -> String {
     top
 }
 
-fn render_test(test: &TestReport, room: &mut usize) -> String {
+fn render_test(name: &str, test: &TestReport, room: &mut usize) -> String {
     let (others, passed) = split_rows(test);
     let rows: String = others.iter().chain(&passed).map(|row| render_row(test, row, room)).collect();
     format!(
         "<h2>{}</h2>\n<p>{}</p>\n<table>\n{rows}</table>\n",
-        html_line(&test.test),
+        html_line(name),
         html_prose(&test.about, MAX_SENTENCE_CHARS)
     )
 }

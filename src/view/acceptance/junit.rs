@@ -3,7 +3,7 @@
 //! A measurement without a value and a host that was not tested are errors, never skipped test cases: pipelines count
 //! skipped ones as success.
 
-use super::{MeasurementEnd, describe_end, name_measurement};
+use super::{MeasurementEnd, describe_end, name_measurement, name_test};
 use crate::engine::{AcceptanceReport, TestReport, TestRow};
 use crate::model::ExitCode;
 use crate::view::escape;
@@ -27,8 +27,8 @@ struct JunitProblem {
     body: String,
 }
 
-struct JunitSuite<'a> {
-    name: &'a str,
+struct JunitSuite {
+    name: String,
     cases: Vec<JunitCase>,
     /// What the cases together show.
     note: Vec<String>,
@@ -36,12 +36,13 @@ struct JunitSuite<'a> {
 
 /// Writes one document.
 pub fn write_junit(report: &AcceptanceReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut suites: Vec<JunitSuite<'_>> = report.tests.iter().map(collect_suite).collect();
+    let mut suites: Vec<JunitSuite> =
+        report.tests.iter().map(|test| collect_suite(name_test(report, test), test)).collect();
     let hosts = collect_hosts(report);
     if !hosts.is_empty() {
-        suites.push(JunitSuite { name: RUN_SUITE, cases: hosts, note: Vec::new() });
+        suites.push(JunitSuite { name: RUN_SUITE.to_owned(), cases: hosts, note: Vec::new() });
     }
-    let sum = |of: &dyn Fn(&JunitSuite<'_>) -> usize| suites.iter().map(of).sum::<usize>().to_string();
+    let sum = |of: &dyn Fn(&JunitSuite) -> usize| suites.iter().map(of).sum::<usize>().to_string();
     let name = escape::escape_line(&format!("forge test {} {}", report.cluster, report.set)).into_owned();
     let mut xml = start_document(out)?;
     xml.create_element("testsuites")
@@ -54,7 +55,7 @@ pub fn write_junit(report: &AcceptanceReport, out: &mut dyn Write) -> io::Result
     writeln!(xml.into_inner())
 }
 
-fn collect_suite(test: &TestReport) -> JunitSuite<'_> {
+fn collect_suite(suite: String, test: &TestReport) -> JunitSuite {
     let mut named: BTreeMap<String, usize> = BTreeMap::new();
     let mut build = |row: &TestRow| {
         let name = name_measurement(test, row);
@@ -70,7 +71,7 @@ fn collect_suite(test: &TestReport) -> JunitSuite<'_> {
         [format!("bad: {}", fault.part)].into_iter().chain(evidence)
     });
     let suspects = (!test.suspects.is_empty()).then(|| format!("one of these is bad: {}", test.suspects.join("; ")));
-    JunitSuite { name: &test.test, cases, note: faults.chain(suspects).collect() }
+    JunitSuite { name: suite, cases, note: faults.chain(suspects).collect() }
 }
 
 fn build_end(test: &TestReport, row: &TestRow) -> Result<String, JunitProblem> {
@@ -102,15 +103,15 @@ fn collect_hosts(report: &AcceptanceReport) -> Vec<JunitCase> {
     skipped.chain(unfinished).chain(interrupted).chain(nothing).collect()
 }
 
-impl JunitSuite<'_> {
+impl JunitSuite {
     fn count(&self, element: &str) -> usize {
         let is_it = |case: &&JunitCase| matches!(&case.end, Err(problem) if problem.element == element);
         self.cases.iter().filter(is_it).count()
     }
 }
 
-fn write_suite(suite: &JunitSuite<'_>, xml: &mut XmlWriter<'_>) -> io::Result<()> {
-    let name = escape::escape_line(suite.name);
+fn write_suite(suite: &JunitSuite, xml: &mut XmlWriter<'_>) -> io::Result<()> {
+    let name = escape::escape_line(&suite.name);
     xml.create_element("testsuite")
         .with_attribute(("name", &*name))
         .with_attribute(("tests", suite.cases.len().to_string().as_str()))

@@ -1,6 +1,6 @@
 //! Acceptance tests as Markdown for a comment, an issue or a chat: bad parts first, passed measurements as one line.
 
-use super::{MeasurementEnd, describe_counts, describe_end, describe_range, name_measurement, split_rows};
+use super::{MeasurementEnd, describe_counts, describe_end, describe_range, name_measurement, name_test, split_rows};
 use crate::engine::{AcceptanceReport, FabricFault, TestReport, TestRow};
 use crate::view::markdown::page::{MarkdownPage, code_span, prose_span};
 use crate::view::{format_count, format_duration};
@@ -23,7 +23,7 @@ pub fn write_markdown(report: &AcceptanceReport, out: &mut dyn Write) -> io::Res
         let suspects: Vec<String> = test.suspects.iter().map(|part| prose_span(part, MAX_NAME_CHARS)).collect();
         page.push_section("suspect", &[format!("- **one of these is bad** {}\n", suspects.join(", "))]);
     });
-    report.tests.iter().for_each(|test| push_test(test, &mut page));
+    report.tests.iter().for_each(|test| push_test(&name_test(report, test), test, &mut page));
     let skipped = report.skipped.iter().map(|host| ("not tested", host));
     for (state, skipped) in skipped.chain(report.list_unfinished_hosts()) {
         let host = code_span(skipped.host.as_str(), MAX_NAME_CHARS);
@@ -51,9 +51,9 @@ fn render_fault(fault: &FabricFault) -> String {
     format!("- **bad** {} (slow: {})\n", prose_span(&fault.part, MAX_NAME_CHARS), evidence.join(", "))
 }
 
-fn push_test(test: &TestReport, page: &mut MarkdownPage) {
+fn push_test(name: &str, test: &TestReport, page: &mut MarkdownPage) {
     let about = prose_span(&test.about, MAX_REASON_CHARS);
-    page.push_section("test", &[format!("\n#### {}\n\n{about}\n\n", code_span(&test.test, MAX_NAME_CHARS))]);
+    page.push_section("test", &[format!("\n#### {}\n\n{about}\n\n", code_span(name, MAX_NAME_CHARS))]);
     let (others, passed) = split_rows(test);
     others.iter().for_each(|row| page.push_section("measurement", &[render_row(test, row)]));
     match passed.as_slice() {

@@ -53,6 +53,14 @@ impl MeasurementEnd {
     }
 }
 
+/// Returns the name of a test. If the run has it several times, the parameters that differ follow.
+fn name_test(report: &AcceptanceReport, test: &TestReport) -> String {
+    let same: Vec<&TestReport> = report.tests.iter().filter(|other| other.test == test.test).collect();
+    let differs = |name: &str| same.iter().any(|other| other.parameters.get(name) != test.parameters.get(name));
+    let own = test.parameters.iter().filter(|(name, _)| differs(name));
+    own.fold(test.test.clone(), |name, (parameter, value)| format!("{name} {parameter}={value}"))
+}
+
 /// Returns the hosts and the rail. For a pair, the direction of the data: from the client to the server.
 fn name_measurement(test: &TestReport, row: &TestRow) -> String {
     let hosts = match (test.scope, row.hosts.as_slice()) {

@@ -85,3 +85,24 @@ fn text_of_hosts_has_no_effect_in_any_format() {
     let xml = render(&report, write_junit);
     assert!(roxmltree::Document::parse(&xml).is_ok(), "{xml}");
 }
+
+/// Two entries of a set may measure different things with one test: bandwidths to and from GPUs.
+#[test]
+fn entries_of_one_test_are_named_by_what_differs() {
+    let mut report = rich_report();
+    let parameters =
+        |case: &str| [("program", "p"), ("testcase", case)].map(|(name, value)| (name.into(), value.into()));
+    let mut second = report.tests[0].clone();
+    report.tests[0].parameters = parameters("to").into();
+    second.parameters = parameters("from").into();
+    report.tests.push(second);
+    let junit = render(&report, write_junit);
+    let xml = roxmltree::Document::parse(&junit).unwrap();
+    let suites = xml.descendants().filter(|node| node.has_tag_name("testsuite"));
+    let suites: Vec<_> = suites.filter_map(|node| node.attribute("name")).collect();
+    assert_eq!(suites[..2], ["ucx-bandwidth testcase=to", "ucx-bandwidth testcase=from"]);
+    for writer in [write_html as AcceptanceWriter, write_markdown] {
+        let text = render(&report, writer);
+        assert!(text.contains("ucx-bandwidth testcase=to") && text.contains("ucx-bandwidth testcase=from"), "{text}");
+    }
+}

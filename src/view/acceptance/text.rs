@@ -1,6 +1,6 @@
 //! Results of acceptance tests: what failed first, with the parts that are bad; passed measurements as one line.
 
-use super::{MeasurementEnd, describe_counts, describe_end, describe_range, name_measurement, split_rows};
+use super::{MeasurementEnd, describe_counts, describe_end, describe_range, name_measurement, name_test, split_rows};
 use crate::engine::{AcceptanceReport, TestReport, TestRow};
 use crate::model::ExitCode;
 use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
@@ -15,7 +15,7 @@ const NAMED_OTHERS: usize = 6;
 
 /// Writes each test with its measurements, then skipped hosts and the counts.
 pub fn write_text(report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-    report.tests.iter().try_for_each(|test| write_test(test, out))?;
+    report.tests.iter().try_for_each(|test| write_test(&name_test(report, test), test, out))?;
     for skipped in &report.skipped {
         let reason = escape::escape_untrusted(&skipped.reason);
         writeln!(out, "{} {}: {reason}", paint(UNKNOWN, "not tested"), escape::escape_line(skipped.host.as_str()))?;
@@ -28,13 +28,8 @@ pub fn write_text(report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write
     write_closing(report, exit, out)
 }
 
-fn write_test(test: &TestReport, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "{}  {}",
-        paint(HEAD, escape::escape_line(&test.test)),
-        paint(DIM, escape::escape_line(&test.about))
-    )?;
+fn write_test(name: &str, test: &TestReport, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "{}  {}", paint(HEAD, escape::escape_line(name)), paint(DIM, escape::escape_line(&test.about)))?;
     let (others, passed) = split_rows(test);
     group_equal_rows(&others).iter().try_for_each(|group| write_group(test, group, out))?;
     match passed.len() {
@@ -90,9 +85,11 @@ fn write_row(test: &TestReport, row: &TestRow, out: &mut dyn Write) -> io::Resul
         MeasurementEnd::Worse | MeasurementEnd::Fail => BAD,
         MeasurementEnd::NotMeasured => UNKNOWN,
     };
-    let place = escape::escape_line(&name_measurement(test, row)).into_owned();
+    // Empty if no host is left.
+    let mut place = escape::escape_line(&name_measurement(test, row)).into_owned();
+    place.push_str(if place.is_empty() { "" } else { "  " });
     let text = describe_end(test, row);
-    writeln!(out, "  {} {place}  {}", paint(style, format_args!("{:<4}", end.word())), escape::escape_line(&text))
+    writeln!(out, "  {} {place}{}", paint(style, format_args!("{:<4}", end.word())), escape::escape_line(&text))
 }
 
 fn write_pass_summary(test: &TestReport, passed: &[&TestRow], out: &mut dyn Write) -> io::Result<()> {
