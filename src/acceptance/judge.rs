@@ -115,6 +115,10 @@ pub fn judge_collective(
         let why = format!("the program printed {} tables: it was built without MPI", run.tables);
         return TestVerdict::not_measured(why);
     }
+    if run.ranks == 1 {
+        // The program copies within the GPU, and prints 0 for some collectives and hundreds of thousands for others.
+        return TestVerdict::not_measured("only one GPU took part: it exchanges nothing, so there is no bus bandwidth");
+    }
     let fail = |reason: &str| TestVerdict::Fail { value: Some(row.busbw), reason: reason.to_owned() };
     if run.sound == Some(false) || row.wrong.is_some_and(|wrong| wrong > 0) {
         return fail("values are wrong");
@@ -189,6 +193,20 @@ mod tests {
         let unit = "the bandwidth does not agree with the message rate: its unit is unknown";
         assert_eq!(judge_bandwidth(&odd, 65536, &expected), TestVerdict::not_measured(unit));
         assert_eq!(judge_bandwidth("", 8, &expected), TestVerdict::not_measured("the output has no bandwidth"));
+    }
+
+    /// The program's numbers mean nothing with one GPU: the value of the largest size is 0, that of `sendrecv` is the speed of
+    /// a copy.
+    #[test]
+    fn collective_of_one_gpu_is_not_measured() {
+        let text = include_str!("../../tests/samples/all_reduce_perf-one-gpu.txt");
+        let run = parse_nccl_test(text);
+        assert_eq!((run.ranks, run.largest_row().map(|row| row.busbw), run.sound), (1, Some(0.0), Some(true)));
+        let expected = ExpectedValue::at_least(340.0, "GB/s", "declared");
+        let how = (CollectiveValue::LargestSize, &expected);
+        let verdict = judge_collective(&run, &parse_nccl_log(text), RequiredTransport::default(), how);
+        let why = "only one GPU took part: it exchanges nothing, so there is no bus bandwidth";
+        assert_eq!(verdict, TestVerdict::not_measured(why));
     }
 
     fn judge_sample(log: &str, gdr: bool) -> TestVerdict {

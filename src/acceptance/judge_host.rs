@@ -43,9 +43,12 @@ pub fn judge_sysbench(output: &str, expected: &ExpectedValue) -> TestVerdict {
 
 /// Judges a test case of `nvbandwidth` by its slowest copy, in GB/s: one bad link must not hide in a sum.
 pub fn judge_nvbandwidth(output: &str, testcase: &str, expected: &ExpectedValue) -> TestVerdict {
-    let tests = parse_nvbandwidth(output);
-    let Some(test) = tests.iter().find(|test| test.name == testcase) else {
-        return TestVerdict::not_measured(format!("the output has no test case `{testcase}`"));
+    let run = parse_nvbandwidth(output);
+    let Some(test) = run.tests.iter().find(|test| test.name == testcase) else {
+        return TestVerdict::not_measured(match run.problem.as_deref() {
+            Some(problem) => describe_problem(problem, testcase),
+            None => format!("the output has no test case `{testcase}`"),
+        });
     };
     match test.copies.iter().min_by(|one, other| one.gbytes.total_cmp(&other.gbytes)) {
         None => TestVerdict::not_measured(describe_missing_copies(test)),
@@ -68,8 +71,17 @@ fn is_slow(gbytes: f64, expected: &ExpectedValue) -> bool {
 
 fn describe_missing_copies(test: &GpuCopyTest) -> String {
     match &test.problem {
-        Some(problem) => problem.clone(),
+        Some(problem) => describe_problem(problem, &test.name),
         None => format!("test case `{}` printed no bandwidth", test.name),
+    }
+}
+
+/// The program waives what the hardware cannot do, mostly without a reason.
+fn describe_problem(problem: &str, testcase: &str) -> String {
+    match problem.strip_prefix("Waived").map(|rest| rest.trim_matches([':', ' '])) {
+        Some("") => format!("nvbandwidth waived test case `{testcase}`: it does not apply to the GPUs of this host"),
+        Some(reason) => format!("nvbandwidth waived test case `{testcase}`: {reason}"),
+        None => problem.to_owned(),
     }
 }
 
@@ -125,5 +137,10 @@ mod tests {
         assert_eq!(judge(peers, "host_to_device_memcpy_ce", 1.0), missing);
         let wrong = judge(include_str!("../../tests/samples/nvbandwidth-assert.txt"), name, 1.0);
         assert!(matches!(wrong, TestVerdict::NotMeasured { reason } if reason.starts_with("ASSERT in expression")));
+        let waived = judge(include_str!("../../tests/samples/nvbandwidth-waived.txt"), name, 1.0);
+        let reason = format!("nvbandwidth waived test case `{name}`: it does not apply to the GPUs of this host");
+        assert_eq!(waived, TestVerdict::not_measured(reason));
+        let unknown = judge(include_str!("../../tests/samples/nvbandwidth-unknown-case.txt"), "no_such_case", 1.0);
+        assert_eq!(unknown, TestVerdict::not_measured("ERROR: Testcase no_such_case not found!"));
     }
 }

@@ -67,6 +67,8 @@ mod tests {
         assert_eq!(good, expected);
         let sockets = parse_nccl_log(include_str!("../../../tests/samples/nccl-log-socket.txt"));
         assert_eq!((sockets.uses_sockets, sockets.uses_rdma, sockets.gdr_channels), (true, false, 0));
+        let one_gpu = parse_nccl_log(include_str!("../../../tests/samples/all_reduce_perf-one-gpu.txt"));
+        assert_eq!((one_gpu.uses_sockets, one_gpu.uses_rdma), (true, false), "`NET/IB : Using [RO]` names no device");
         assert_eq!(parse_nccl_log("NCCL version 2.27.7+cuda12.8\n"), NcclTransport::default());
     }
 }

@@ -10,6 +10,8 @@ pub struct NcclTestRun {
     pub rows: Vec<NcclTestRow>,
     /// Whether no value was out of bounds; `None` if the run did not finish.
     pub sound: Option<bool>,
+    /// Number of processes and GPUs that take part, by the listing of devices.
+    pub ranks: usize,
     /// Number of listings: several if a launcher started a program that knows nothing of the others.
     pub tables: usize,
 }
@@ -39,7 +41,9 @@ pub fn parse_nccl_test(text: &str) -> NcclTestRun {
     for line in text.lines() {
         let line = line.split_once("<stdout>:").map_or(line, |(_, line)| line).trim();
         let words: Vec<&str> = line.trim_start_matches('#').split_whitespace().collect();
-        if line.starts_with('#') && words.first() == Some(&"size") {
+        if let ["Rank", _, "Group", ..] = words.as_slice() {
+            run.ranks += 1;
+        } else if line.starts_with('#') && words.first() == Some(&"size") {
             heads = words;
             run.tables += 1;
         } else if let Some((_, verdict)) = line.split_once("Out of bounds values :") {
@@ -74,6 +78,14 @@ mod tests {
         let old = parse_nccl_test(include_str!("../../../tests/samples/all_reduce_perf-old.txt"));
         assert_eq!(old.largest_row(), Some(&NcclTestRow { bytes: 134_217_728, busbw: 122.57, wrong: None }));
         assert_eq!(old.sound, Some(false));
+    }
+
+    /// Two columns have words that newer programs print instead of a number: `N/A`, and `1e+06` for a bandwidth.
+    #[test]
+    fn listing_of_one_gpu_with_the_log_of_nccl_is_read() {
+        let run = parse_nccl_test(include_str!("../../../tests/samples/all_reduce_perf-one-gpu.txt"));
+        assert_eq!((run.rows.len(), run.ranks, run.tables, run.sound), (3, 1, 1, Some(true)));
+        assert_eq!(run.largest_row(), Some(&NcclTestRow { bytes: 1 << 30, busbw: 0.0, wrong: Some(0) }));
     }
 
     #[test]

@@ -22,18 +22,32 @@ pub struct GpuCopyTest {
     pub problem: Option<String>,
 }
 
+/// The output of the program.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GpuCopyRun {
+    /// One for each test case that began.
+    pub tests: Vec<GpuCopyTest>,
+    /// Why none began, in the words of the program: a test case that this host cannot run is waived without its name.
+    pub problem: Option<String>,
+}
+
 /// Parses every test case of an output.
-pub fn parse_nvbandwidth(text: &str) -> Vec<GpuCopyTest> {
-    let mut tests: Vec<GpuCopyTest> = Vec::new();
+pub fn parse_nvbandwidth(text: &str) -> GpuCopyRun {
+    let mut run = GpuCopyRun::default();
     let mut sides: Option<(&str, &str)> = None;
     let mut columns: Vec<&str> = Vec::new();
     for line in text.lines().map(str::trim) {
         if let Some(name) = line.strip_prefix("Running ").and_then(|rest| rest.strip_suffix('.')) {
-            tests.push(GpuCopyTest { name: name.to_owned(), ..GpuCopyTest::default() });
+            run.tests.push(GpuCopyTest { name: name.to_owned(), ..GpuCopyTest::default() });
             (sides, columns) = (None, Vec::new());
             continue;
         }
-        let Some(test) = tests.last_mut() else { continue };
+        let Some(test) = run.tests.last_mut() else {
+            if run.problem.is_none() && is_problem(line) {
+                run.problem = Some(line.to_owned());
+            }
+            continue;
+        };
         if let Some(found) = read_sides(line) {
             (sides, columns) = (Some(found), Vec::new());
         } else if line.is_empty() {
@@ -48,7 +62,7 @@ pub fn parse_nvbandwidth(text: &str) -> Vec<GpuCopyTest> {
             test.problem = Some(line.to_owned());
         }
     }
-    tests
+    run
 }
 
 /// Returns the kinds of rows and columns in `memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)`. Latencies have others.
@@ -78,17 +92,27 @@ mod tests {
 
     #[test]
     fn copies_are_read_from_the_matrix_of_each_test_case() {
-        let tests = parse_nvbandwidth(include_str!("../../../tests/samples/nvbandwidth-h2d.txt"));
+        let tests = parse_nvbandwidth(include_str!("../../../tests/samples/nvbandwidth-h2d.txt")).tests;
         let names: Vec<&str> = tests.iter().map(|test| test.name.as_str()).collect();
         assert_eq!(names, ["host_to_device_memcpy_ce", "device_to_host_memcpy_ce"]);
         assert_eq!(tests[0].copies.len(), 8);
         let third = GpuCopy { row: "CPU 0".into(), column: "GPU 2".into(), gbytes: 23.90 };
         assert_eq!(tests[0].copies[2], third);
+        let one = parse_nvbandwidth(include_str!("../../../tests/samples/nvbandwidth-h100.txt")).tests;
+        assert_eq!(one[0].copies, [GpuCopy { row: "CPU 0".into(), column: "GPU 0".into(), gbytes: 51.85 }]);
+    }
+
+    #[test]
+    fn problem_without_a_test_case_belongs_to_the_run() {
+        let waived = parse_nvbandwidth(include_str!("../../../tests/samples/nvbandwidth-waived.txt"));
+        assert_eq!(waived, GpuCopyRun { tests: Vec::new(), problem: Some("Waived:".to_owned()) });
+        let unknown = parse_nvbandwidth(include_str!("../../../tests/samples/nvbandwidth-unknown-case.txt"));
+        assert_eq!(unknown.problem.as_deref(), Some("ERROR: Testcase no_such_case not found!"));
     }
 
     #[test]
     fn pair_without_a_copy_is_left_out() {
-        let tests = parse_nvbandwidth(include_str!("../../../tests/samples/nvbandwidth-p2p.txt"));
+        let tests = parse_nvbandwidth(include_str!("../../../tests/samples/nvbandwidth-p2p.txt")).tests;
         assert_eq!((tests.len(), tests[0].copies.len()), (1, 30));
         let last = GpuCopy { row: "GPU 5".into(), column: "GPU 4".into(), gbytes: 26.35 };
         assert_eq!(tests[0].copies.last(), Some(&last));
@@ -96,9 +120,9 @@ mod tests {
 
     #[test]
     fn test_case_that_ended_has_no_copies() {
-        let tests = parse_nvbandwidth(include_str!("../../../tests/samples/nvbandwidth-assert.txt"));
+        let tests = parse_nvbandwidth(include_str!("../../../tests/samples/nvbandwidth-assert.txt")).tests;
         assert_eq!(tests[0].copies, []);
         assert!(tests[0].problem.as_ref().unwrap().starts_with("ASSERT in expression h_errorFlag == 0"), "{tests:?}");
-        assert_eq!(parse_nvbandwidth("nvidia-smi: command not found\n"), []);
+        assert_eq!(parse_nvbandwidth("nvidia-smi: command not found\n"), GpuCopyRun::default());
     }
 }
