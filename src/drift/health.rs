@@ -229,6 +229,10 @@ fn check_slow_clocks(gpu: &Value) -> Option<GpuFault> {
 fn check_links(gpu: &Value) -> Option<GpuFault> {
     let count = |key: &str| gpu.get(key).and_then(Value::as_u64);
     let speed = |key: &str| gpu.get(key).and_then(Value::as_f64);
+    if gpu.get("disabled") == Some(&Value::Bool(true)) {
+        // A setting, which `apply` can change.
+        return None;
+    }
     if let (Some(missing @ 1..), Some(expected)) = (count("missing"), count("expected")) {
         let active = expected.saturating_sub(missing);
         return Some(("nvlink", format!("{active} of {expected} NVLinks are active"), RepairAction::Inspect));
@@ -420,6 +424,7 @@ mod tests {
         assert_eq!(found(json!({ "missing": 0 }), false), [""; 0]);
         assert_eq!(found(json!({ "missing": 2 }), false), ["16 of 18 NVLinks are active"]);
         assert_eq!(found(json!({ "missing": 18 }), true), [""; 0], "instances use no links");
+        assert_eq!(found(json!({ "missing": 18, "disabled": true }), false), [""; 0], "switched off by an option");
         // origin: field, an H200 in a public health check's sample
         assert_eq!(
             found(json!({ "missing": 0, "speed": 1.0 }), false),

@@ -2,14 +2,14 @@
 
 use super::comparison_rules::{compare_each, compare_value};
 use super::fact::{Fact, FactShape};
-use super::snippet_output::{require_success, split_sections, unparsed_answer};
+use super::snippet_output::{find_section, require_success, split_sections, unknown_part, unparsed_answer};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 use serde_json::{Map, json};
 
 /// This runs as a child of the login session, with the limits of a login.
 const SNIPPET: &str = r#"printf '\036self\n'; grep '^Max locked memory' /proc/self/limits || exit
-command -v systemctl >/dev/null 2>&1 || exit 0
+command -v systemctl >/dev/null 2>&1 || { printf '\n\036lacks\n'; exit 0; }
 systemctl show -p Id,MainPID containerd.service kubelet.service slurmd.service 2>/dev/null | {
 u= p=
 while IFS== read -r k v; do
@@ -28,7 +28,10 @@ pub(super) const FACT: Fact = Fact {
     shape: FactShape::Map,
     fields: &[
         ("memlock", "`soft` and `hard` limit of the login: bytes, or `unlimited`"),
-        ("services", "map from running service to the same two limits: `containerd`, `kubelet`, `slurmd`"),
+        (
+            "services",
+            "map from running service to the same two limits: `containerd`, `kubelet`, `slurmd`; unknown without `systemctl`",
+        ),
     ],
     reads: &["/proc/self/limits", "systemctl show -p Id,MainPID UNIT…", "/proc/PID/limits"],
     alike: &[
@@ -46,6 +49,10 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
     let services = parts.iter().filter(|part| part.name() == "service");
     let services: Map<String, Value> =
         services.filter_map(|part| Some((part.field_at(1).to_owned(), parse_memlock(part.body)?))).collect();
+    let services = match find_section(&parts, "lacks") {
+        Some(_) => unknown_part("`systemctl` is missing"),
+        None => services.into(),
+    };
     Ok(
         json!({ "memlock": own.ok_or_else(|| unparsed_answer("the limit of locked memory", output))?, "services": services }),
     )
@@ -75,6 +82,12 @@ mod tests {
         let expected = json!({"memlock": {"soft": 8_388_608, "hard": "unlimited"},
                               "services": {"containerd": {"soft": "unlimited", "hard": "unlimited"}}});
         assert_eq!(parse_stdout(&FACT, &text), Ok(expected));
+        // origin: field, a virtual machine with Ubuntu 24.04 without systemd
+        let bare = expand_separators(
+            "@@self\nMax locked memory         unlimited            unlimited            bytes     \n\n@@lacks\n",
+        );
+        let bare = parse_stdout(&FACT, &bare).unwrap();
+        assert_eq!(bare["services"], json!({"unknown": "`systemctl` is missing"}));
         assert_eq!(
             expect_unknown(&FACT, 0, &expand_separators("@@self\nodd\n")),
             "the limit of locked memory is not in the answer"

@@ -21,6 +21,7 @@ b=${f%/information} b=${b##*/} d= u=
 while read -r k w v _; do [ "$k $w" != 'GPU UUID:' ] || u=$v; done <"$f"
 printf '\n\036gpu\t%s\t%s\t%s\n' "$b" "$d" "$u"
 done
+[ ! -r /proc/driver/nvidia/params ] || while read -r k v; do [ "$k" != NvLinkDisable: ] || printf '\n\036disabled\t%s\n' "$v"; done </proc/driver/nvidia/params
 guard 30 nvidia-smi nvlink -s"#
 );
 
@@ -31,6 +32,10 @@ pub(super) const FACT: Fact = Fact {
     shape: FactShape::List,
     fields: &[
         ("bdf", "PCI address as in `gpus`: `0000:18:00.0`"),
+        (
+            "disabled",
+            "whether the driver was loaded with `NVreg_NvLinkDisable=1`. It then lists no links, and none is active",
+        ),
         ("active", "number of active links"),
         ("inactive", "number of inactive links. 0 if the driver does not list them because all are inactive"),
         ("speed", "GB/s of the slowest active link in one direction: `26.562`; null without an active link"),
@@ -47,7 +52,7 @@ pub(super) const FACT: Fact = Fact {
         ),
     ],
     reads: &[
-        "/proc/driver/nvidia/version",
+        "/proc/driver/nvidia/{version,params}",
         "/proc/driver/nvidia/gpus/*/information",
         "/sys/bus/pci/devices/*/device",
         "/proc/*/stat",
@@ -65,18 +70,21 @@ fn parse(output: &ProbeOutput) -> Result<Value, UnansweredReason> {
         return Err(command_failure("nvidia-smi", &ran));
     }
     let links = nvidia_nvlink::parse_nvlink_status(ran.text);
+    let disabled = parts.iter().any(|part| part.name() == "disabled" && part.field_at(1) == "1");
     let mut gpus: Vec<&OutputSection<'_>> = parts.iter().filter(|part| part.name() == "gpu").collect();
     gpus.sort_by_key(|gpu| gpu.field_at(1));
-    Ok(gpus.iter().map(|gpu| build_gpu_links(gpu, &links)).collect::<Vec<_>>().into())
+    Ok(gpus.iter().map(|gpu| build_gpu_links(gpu, &links, disabled)).collect::<Vec<_>>().into())
 }
 
-fn build_gpu_links(gpu: &OutputSection<'_>, links: &[GpuLinks]) -> Value {
+/// `disabled` is whether a driver option switches NVLink off.
+fn build_gpu_links(gpu: &OutputSection<'_>, links: &[GpuLinks], disabled: bool) -> Value {
     let (bdf, device, uuid) = (gpu.field_at(1), gpu.field_at(2), gpu.field_at(3));
     let own = links.iter().find(|links| !uuid.is_empty() && links.uuid == uuid);
     let counted = match own {
+        None if disabled => Ok([].as_slice()),
         None => Err("`nvidia-smi nvlink -s` does not list this GPU".to_owned()),
         Some(GpuLinks { odd: Some(line), .. }) => Err(format!("`nvidia-smi nvlink -s` reports `{line}`")),
-        Some(own) => Ok(&own.links),
+        Some(own) => Ok(own.links.as_slice()),
     };
     let told = |read: &dyn Fn(&[Option<f64>]) -> Value| match &counted {
         Ok(links) => read(links),
@@ -88,6 +96,7 @@ fn build_gpu_links(gpu: &OutputSection<'_>, links: &[GpuLinks]) -> Value {
     let unlisted = || unknown_part(format!("forge's table has no number of links for the device id `{device}`"));
     json!({
         "bdf": bdf,
+        "disabled": disabled,
         "active": told(&|links| speeds(links).len().into()),
         "inactive": told(&|links| links.iter().filter(|link| link.is_none()).count().into()),
         "speed": told(&|links| speeds(links).into_iter().reduce(f64::min).into()),
@@ -120,7 +129,7 @@ mod tests {
     fn active_links_are_counted_against_those_of_the_product() {
         let links = links_of(GPUS, SAMPLE);
         let expected = json!({
-            "bdf": "0000:ad:00.0", "active": 12, "inactive": 6, "speed": 26.562, "max_speed": 26.562, "expected": 12,
+            "bdf": "0000:ad:00.0", "disabled": false, "active": 12, "inactive": 6, "speed": 26.562, "max_speed": 26.562, "expected": 12,
             "missing": 0,
         });
         assert_eq!(links[0], expected);
@@ -140,6 +149,19 @@ mod tests {
             (&none[0]["active"], &none[0]["inactive"], &none[0]["speed"]),
             (&json!(0), &json!(18), &Value::Null)
         );
+    }
+
+    /// origin: field, one H100 SXM of a virtual machine, driver 580.159.04 with `NVreg_NvLinkDisable=1`: the program prints
+    /// nothing and exits with 0
+    #[test]
+    fn links_that_the_driver_switches_off_are_not_active() {
+        let gpu = "\n@@gpu\t0000:00:06.0\t0x2330\tGPU-720c94af-e2a7-3760-8a63-3a1f68e0ae68\n";
+        let expected = json!([{
+            "bdf": "0000:00:06.0", "disabled": true, "active": 0, "inactive": 0, "speed": null, "max_speed": null,
+            "expected": 18, "missing": 18,
+        }]);
+        assert_eq!(links_of(&format!("{gpu}\n@@disabled\t1\n"), ""), expected);
+        assert!(links_of(&format!("{gpu}\n@@disabled\t0\n"), "")[0]["active"]["unknown"].is_string());
     }
 
     #[test]

@@ -6,20 +6,20 @@ use super::snippet_output::unparsed_answer;
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 
+/// A processor that reports a hypervisor is a virtual one. One that reports none may hide it, so that proves nothing.
+const SNIPPET: &str = r"if ! command -v systemd-detect-virt >/dev/null 2>&1 && grep -qw hypervisor /proc/cpuinfo 2>/dev/null; then
+echo vm-other
+else need systemd-detect-virt; systemd-detect-virt
+fi";
+
 pub(super) const FACT: Fact = Fact {
     name: "virtualization",
-    doc: "The virtual machine or container in which the host runs, as text, from `systemd-detect-virt`: `none` on bare metal, `kvm`, `vmware`, `docker`, `systemd-nspawn` …",
+    doc: "The virtual machine or container in which the host runs, as text, from `systemd-detect-virt`: `none` on bare metal, `kvm`, `vmware`, `docker`, `systemd-nspawn` …; `vm-other` without that program if the processor reports a hypervisor",
     shape: FactShape::Value,
     fields: &[],
-    reads: &["systemd-detect-virt"],
+    reads: &["systemd-detect-virt", "/proc/cpuinfo"],
     alike: &[compare_value("")],
-    snippet: FactSnippet {
-        name: "virtualization",
-        snippet: "need systemd-detect-virt; systemd-detect-virt",
-        timeout_s: 10,
-        device: false,
-        quick: true,
-    },
+    snippet: FactSnippet { name: "virtualization", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
     parse,
 };
 
