@@ -108,8 +108,12 @@ pub(super) fn describe_transport(pods: &[WorkloadPod]) -> Result<Value, Unanswer
     }
 }
 
-/// Returns how a host differs from similar ones in what matters for speed, as the fact `peers`.
+/// Returns how a host differs from similar ones in what matters for speed, as the fact `peers`; null if it was compared
+/// with none.
 pub(super) fn describe_peers(outliers: &OutlierReport, host: &HostName) -> Value {
+    if !outliers.classes.iter().any(|class| class.hosts.contains(host)) {
+        return Value::Null;
+    }
     let relevant = outliers.odd.iter().filter(|odd| SPEED_FACTS.contains(&odd.fact.as_str()));
     let describe = |odd: &crate::facts::outliers::FactOutlier| {
         let own = odd.odd.iter().find(|value| value.hosts.contains(host))?;
