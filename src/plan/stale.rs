@@ -5,6 +5,7 @@ use super::model::{HostPlan, Plan, StepPlan};
 use super::preconditions::describe_changed_preconditions;
 use super::window::step_disruption;
 use crate::model::{HostName, StepId, StepVerdict};
+use crate::resource::AttributeChange;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the steps that depend on a value that changed since `kept` was made, each with that change as a lowercase
@@ -69,7 +70,7 @@ fn explain_new_change(kept: &StepPlan, now: &StepPlan) -> Option<String> {
     if kept.waits_for.is_some() && kept.verdict == StepVerdict::Change {
         return Some("waited in the plan for a step that could not run, and can run now".to_owned());
     }
-    let change = |change: &crate::resource::AttributeChange| match (&change.from, &change.to) {
+    let change = |change: &AttributeChange| match (&change.from, &change.to) {
         (Some(from), Some(to)) => format!("`{}` was {:?} and is {:?}", change.attribute, to.raw(), from.raw()),
         (None, Some(to)) => format!("`{}` was {:?} and is missing", change.attribute, to.raw()),
         _ => format!("`{}` differs", change.attribute),
@@ -82,10 +83,23 @@ fn explain_new_change(kept: &StepPlan, now: &StepPlan) -> Option<String> {
 }
 
 fn is_displayed_alike(kept: &StepPlan, now: &StepPlan) -> bool {
-    let shown = |step: &StepPlan| {
-        (step.kind.clone(), step.title.clone(), step.changes.clone(), step.disruption, step.verdict, step.after.clone())
-    };
+    let shown =
+        |step: &StepPlan| (step.kind.clone(), step.title.clone(), step.disruption, step.verdict, step.after.clone());
     shown(kept) == shown(now)
+        && kept.changes.len() == now.changes.len()
+        && kept.changes.iter().zip(&now.changes).all(|(one, other)| is_same_change(one, other))
+}
+
+/// A plan from recorded answers has no diff of a file whose content was not recorded. The values of both changes, with the
+/// digests of the content, still have to be equal.
+fn is_same_change(kept: &AttributeChange, now: &AttributeChange) -> bool {
+    match (&kept.diff, &now.diff) {
+        (Some(_), Some(_)) | (None, None) => kept == now,
+        _ => {
+            let without_diff = |change: &AttributeChange| AttributeChange { diff: None, ..change.clone() };
+            without_diff(kept) == without_diff(now)
+        }
+    }
 }
 
 /// Returns the first difference between a plan that was made again and the saved one. Hosts in `apart` are excluded,
@@ -211,6 +225,16 @@ mod tests {
             moved(change("1", json!({})), change("1", other)).as_deref(),
             Some("would now make other changes than the plan shows")
         );
+        let digests = |to: &str, diff: Option<&str>| {
+            let mut change = json!({ "attribute": "content", "from": "8 bytes, sha256 aa", "to": to });
+            change.as_object_mut().unwrap().extend(diff.map(|diff| ("diff".to_owned(), diff.into())));
+            json!({ "changes": [change] })
+        };
+        let recorded = || change("1", digests("8 bytes, sha256 bb", None));
+        let live = |to: &str| change("1", digests(to, Some("@@ -1 +1 @@\n-a\n+b")));
+        assert_eq!(moved(recorded(), live("8 bytes, sha256 bb")), None, "the recording had no content");
+        assert!(moved(recorded(), live("8 bytes, sha256 cc")).is_some());
+        assert!(moved(live("8 bytes, sha256 bb"), change("1", digests("8 bytes, sha256 bb", Some("-x")))).is_some());
         assert_eq!(
             moved(ok(), change("2", json!({}))).as_deref(),
             Some("was `ok` in the plan; now `mode` was \"0644\" and is \"0600\"")
