@@ -91,7 +91,7 @@ fn assess_resource(
         return (unknown_assessment(why), None, ChangeCertainty::Predicted);
     }
     let mut judgement = resource.assess(&case.seen.observation, &cx);
-    if judgement.verdict == StepVerdict::Change {
+    if judgement.verdict == StepVerdict::Change && !judgement.notes_only {
         judgement.disruption = judgement.disruption.max(turn.step.disruption.unwrap_or(DisruptionClass::D0));
     }
     let redirected = match ahead.predicted.redirected.is_empty() {

@@ -327,7 +327,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         if let Some(root) = behind {
             self.behind.insert(turn.index, root);
         }
-        if step.verdict == StepVerdict::Change && !stopped {
+        if step.verdict == StepVerdict::Change && !stopped && !step.notes_only {
             self.ahead.changing.push(turn.expanded.id.clone());
             if let ExpansionState::Resource(resource) = &turn.expanded.state {
                 self.ahead.predicted.will_touch.extend(resource.restart_input_paths());
@@ -526,6 +526,7 @@ fn build_step_plan(
         envelope,
         by_reboot: judgement.by_reboot,
         reboot_failed: judgement.reboot_failed,
+        notes_only: judgement.notes_only,
         installs_artifact,
         images: judgement.images,
         image_sources: judgement.image_sources,

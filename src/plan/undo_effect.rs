@@ -10,7 +10,8 @@ const NEEDS_WINDOW: &str =
 
 /// Returns how the change that `judgement` found is undone.
 pub fn derive_undo_effect(turn: &StepInstance<'_>, resource: &dyn Resource, judgement: &Assessment) -> UndoEffect {
-    let disruption = judgement.disruption.max(turn.step.disruption.unwrap_or_default());
+    let declared = turn.step.disruption.filter(|_| !judgement.notes_only);
+    let disruption = judgement.disruption.max(declared.unwrap_or_default());
     let effect = limit_cluster_effect(resource, resource.undo_effect(judgement));
     match disruption >= DisruptionClass::D2 {
         true => effect.keep_for_boot(NEEDS_WINDOW),

@@ -212,6 +212,8 @@ pub struct Assessment<D = ErasedDiff> {
     pub by_reboot: bool,
     /// Whether forge rebooted the host for the state, and it is still not effective.
     pub reboot_failed: bool,
+    /// Whether the change concerns only a note of the package manager, such as a hold: what is in force stays.
+    pub notes_only: bool,
     /// The container images that it runs, as far as they are known; those of a chart once it is rendered.
     pub images: Vec<String>,
     /// For images in a mirror, the images that they are copies of, as far as they are known.
@@ -236,6 +238,7 @@ impl<D> Assessment<D> {
             predicted: false,
             by_reboot: false,
             reboot_failed: false,
+            notes_only: false,
             images: Vec::new(),
             image_sources: BTreeMap::new(),
             runs_unknown_images: false,
@@ -331,6 +334,7 @@ impl<D> Assessment<D> {
             predicted: self.predicted,
             by_reboot: self.by_reboot,
             reboot_failed: self.reboot_failed,
+            notes_only: self.notes_only,
             images: self.images,
             image_sources: self.image_sources,
             runs_unknown_images: self.runs_unknown_images,

@@ -43,6 +43,7 @@ pub fn step(step: &str, kind: &str, title: &str, verdict: StepVerdict, reason: &
         envelope: None,
         by_reboot: false,
         reboot_failed: false,
+        notes_only: false,
         irreversible: None,
         installs_artifact: false,
         images: Vec::new(),

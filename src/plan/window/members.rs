@@ -183,12 +183,13 @@ pub fn list_effect_triggers<'t>(turn: &'t StepInstance<'_>) -> impl Iterator<Ite
 /// to do so.
 pub fn needs_reboot(turn: &StepInstance<'_>, step: &StepPlan) -> bool {
     !step.reboot_failed
+        && !step.notes_only
         && (step.by_reboot || (!turn.expanded.absent && list_effect_triggers(turn).any(|way| way == "reboot")))
 }
 
 /// Returns whether the resource of a step is configured first and effective only later.
 pub fn has_delayed_effect(turn: &StepInstance<'_>, step: &StepPlan) -> bool {
-    step.by_reboot || (!turn.expanded.absent && turn.step.effective.is_some())
+    !step.notes_only && (step.by_reboot || (!turn.expanded.absent && turn.step.effective.is_some()))
 }
 
 /// Classifies the steps of one host with respect to its window.

@@ -54,6 +54,7 @@ impl PartAssessments {
             // A change of one part and a pending part take effect together.
             by_reboot: self.0.iter().any(|(_, part)| part.by_reboot),
             reboot_failed: false,
+            notes_only: false,
             images: self.0.iter().flat_map(|(_, part)| part.images.clone()).collect(),
             image_sources: self.0.iter().flat_map(|(_, part)| part.image_sources.clone()).collect(),
             runs_unknown_images: self.0.iter().any(|(_, part)| part.runs_unknown_images),

@@ -80,7 +80,11 @@ fn conclude_findings(
         packages: findings.packages,
         family: findings.family,
     };
-    let differs = |reason: String| Assessment::differs(reason, diff, findings.disruption, basis.clone());
+    let notes_only = diff.entries().all(|entry| entry.installation.is_none());
+    let differs = |reason: String| Assessment {
+        notes_only,
+        ..Assessment::differs(reason, diff, findings.disruption, basis.clone())
+    };
     let reason = findings.reasons.join("; ");
     if let Some(why) = findings.cannot_hold {
         return block_unsupported_hold(why, differs(reason), cx);
