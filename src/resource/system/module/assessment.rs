@@ -87,6 +87,11 @@ fn assess_other_sources(
         );
         return blocked(&over.place, reason, "remove that option with an earlier step");
     }
+    if let Some(found) = find_denied(want, &others) {
+        let place = format_place(&found.file, &found.place);
+        let reason = format!("{place} sets `{}={}` for `{}`, which must not be set", found.key, found.value, want.name);
+        return blocked(&found.place, reason, "remove that option; forge did not write it");
+    }
     let loaders = find_loader_lines(state, &want.name);
     let foreign = loaders.iter().find(|line| line.file != want.modules_load.path);
     if let Some(line) = foreign.filter(|_| want.at_boot == Some(false) || want.blacklisted) {
@@ -138,6 +143,14 @@ fn find_override<'s>(want: &KernelModuleResource, others: &[&'s ModuleOption]) -
     want.options.iter().find_map(|(key, value)| {
         let last = others.iter().filter(later).rfind(|s| s.key == *key)?;
         (!is_in_force(&last.value, value) && !is_in_force(value, &last.value)).then_some(*last)
+    })
+}
+
+/// Returns the setting that gives an option the denied value. The last one takes effect.
+fn find_denied<'s>(want: &KernelModuleResource, others: &[&'s ModuleOption]) -> Option<&'s ModuleOption> {
+    want.denied.iter().filter(|_| !want.absent).find_map(|(key, value)| {
+        let last = others.iter().rfind(|setting| setting.key == *key)?;
+        is_in_force(&last.value, value).then_some(*last)
     })
 }
 

@@ -14,6 +14,7 @@ pub(super) struct KernelModuleResource {
     pub(super) blacklisted: bool,
     pub(super) options: BTreeMap<String, String>,
     pub(super) hidden: Vec<String>,
+    pub(super) denied: BTreeMap<String, String>,
     pub(super) modprobe: FileTarget,
     pub(super) modules_load: FileTarget,
     pub(super) absent: bool,

@@ -82,6 +82,12 @@ options are covered by recorded cases, because the test hosts cannot load module
             FieldType::List(&FieldType::Name),
             "Options that the kernel does not show: only their configuration is compared.",
         ),
+        FieldSpec::optional(
+            "denied",
+            FieldType::Map(&FieldType::Line),
+            "Options with the value that no other file, and not the kernel command line, may give them: the step is blocked if \
+             one does, and names the place.",
+        ),
     ],
     build,
     traits: KindTraits { stops_during: true, ..KindTraits::DEFAULT },
@@ -104,6 +110,11 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     if let Some(unknown) = hidden.iter().find(|option| !options.contains_key(*option)) {
         return Err(bad_value(format!("`hidden` lists `{unknown}`, which `options` does not set")));
     }
+    let denied: BTreeMap<String, String> = fields.get_text_map("denied").unwrap_or_default().into_iter().collect();
+    denied.iter().try_for_each(|(key, value)| check_option(key, value))?;
+    if let Some(both) = denied.keys().find(|option| options.contains_key(*option)) {
+        return Err(bad_value(format!("`denied` lists `{both}`, which `options` sets")));
+    }
     let modprobe = conf_target("modprobe.d", &name, config::render_modprobe_conf(&name, blacklisted, &options));
     let modules_load = conf_target("modules-load.d", &name, format!("{name}\n"));
     Ok(Box::new(KernelModuleResource {
@@ -113,6 +124,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         blacklisted,
         options,
         hidden,
+        denied,
         modprobe,
         modules_load,
         absent,
@@ -308,6 +320,10 @@ mod tests {
         assert_eq!(
             build_error(&[("name", json!("a")), ("options", json!({ "b c": "1" }))]),
             "`b c` is not a valid option name"
+        );
+        assert_eq!(
+            build_error(&[("name", json!("a")), ("options", json!({ "b": "1" })), ("denied", json!({ "b": "0" }))]),
+            "`denied` lists `b`, which `options` sets"
         );
         assert_eq!(
             build_error(&[("name", json!("a")), ("hidden", json!(["b"]))]),
