@@ -107,6 +107,7 @@ const BUILTIN_TESTS: &[(&str, &str)] = files!("recipes/tests":
     "ib-read-bw",
     "ib-send-lat",
     "ib-write-bw",
+    "ib-write-bw-gpu",
     "ib-write-lat",
     "memory-read",
     "nccl-all-gather",

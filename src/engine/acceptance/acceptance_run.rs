@@ -1,5 +1,6 @@
 //! A run of a set: takes hosts out of service, batch by batch, tests them, and gives them back.
 
+use super::gpu_memory::list_option_facts;
 use super::host_proof::{StoredProofs, store_proofs};
 use super::report::{ACCEPTANCE_VERSION, AcceptanceReport, SkippedHost, TestReport};
 use super::test_batch::DrainBudget;
@@ -101,11 +102,12 @@ impl AcceptanceRun<'_> {
 
     async fn test_batch(&self, batch: &[&HostName], number: usize, report: &mut AcceptanceReport) {
         let mut windows: Vec<Option<TestWindow<'_>>> = batch.iter().map(|host| self.build_window(host)).collect();
-        let basis: BTreeSet<&'static str> =
-            self.tests.iter().flat_map(|test| test.definition.rests_on.fact_names()).collect();
+        let needs = self.tests.iter().map(|test| &test.definition);
+        let options = needs.clone().flat_map(|test| list_option_facts(&test.programs)).copied();
+        let facts: BTreeSet<&'static str> = needs.flat_map(|test| test.rests_on.fact_names()).chain(options).collect();
         let opening = batch.iter().zip(&mut windows).map(|(host, window)| {
             let service = TestService { window: window.as_mut(), drains: self.drains };
-            open_test_host(self.project, self.options, host, &basis, service)
+            open_test_host(self.project, self.options, host, &facts, service)
         });
         let opened: Vec<_> = futures_util::stream::iter(opening).buffered(self.parallel()).collect().await;
         let (mut hosts, mut held) = (Vec::new(), Vec::new());

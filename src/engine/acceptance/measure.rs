@@ -1,5 +1,6 @@
 //! Runs the programs of a test on one host or two, and judges their output.
 
+use super::gpu_memory::add_gpu_memory;
 use super::test_host::TestHost;
 use super::test_scripts::{build_program_script, build_server_script, build_stop_script};
 use crate::acceptance::{
@@ -52,7 +53,8 @@ impl MeasureContext<'_> {
         let TestPrograms::Host(command) = &self.test.definition.programs else {
             return not_measured("the test needs two hosts", Vec::new());
         };
-        let words = match fill_words(command, &self.parameters_for(rail, None)) {
+        let command = add_gpu_memory(command, host.facts(), rail);
+        let words = match command.and_then(|words| fill_words(&words, &self.parameters_for(rail, None))) {
             Ok(words) => words,
             Err(why) => return not_measured(&why, Vec::new()),
         };
@@ -76,11 +78,14 @@ impl MeasureContext<'_> {
             return not_measured("the test runs on one host", Vec::new());
         };
         let parameters = self.parameters_for(rail, Some(&server.address));
-        let (server_words, client_words) =
-            match (fill_words(server_words, &parameters), fill_words(client_words, &parameters)) {
-                (Ok(server), Ok(client)) => (server, client),
-                (Err(why), _) | (_, Err(why)) => return not_measured(&why, Vec::new()),
-            };
+        let fill = |words: &[String], host: &TestHost| match add_gpu_memory(words, host.facts(), rail) {
+            Ok(words) => fill_words(&words, &parameters),
+            Err(why) => Err(format!("{}: {why}", host.name)),
+        };
+        let (server_words, client_words) = match (fill(server_words, server), fill(client_words, client)) {
+            (Ok(server), Ok(client)) => (server, client),
+            (Err(why), _) | (_, Err(why)) => return not_measured(&why, Vec::new()),
+        };
         let Some(port) = parameters.get("port").and_then(|port| port.parse::<u16>().ok()) else {
             return not_measured("a test of two hosts needs the parameter `port`, a number", Vec::new());
         };

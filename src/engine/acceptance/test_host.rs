@@ -27,7 +27,7 @@ pub(super) struct TestHost {
     facts: Facts,
 }
 
-/// Connects to a host, takes its lock, reads the facts that results rest on, `basis`, and checks that no foreign work uses its devices.
+/// Connects to a host, takes its lock, reads `facts`, and checks that no foreign work uses its devices.
 ///
 /// # Errors
 /// Returns why the host is not tested.
@@ -35,7 +35,7 @@ pub(super) async fn open_test_host(
     project: &Project,
     options: &RunOptions,
     name: &HostName,
-    basis: &BTreeSet<&'static str>,
+    facts: &BTreeSet<&'static str>,
     service: TestService<'_, '_>,
 ) -> Result<TestHost, SkippedHost> {
     let skip = |reason: UntrustedText, unreachable| SkippedHost { host: name.clone(), reason, unreachable };
@@ -52,7 +52,7 @@ pub(super) async fn open_test_host(
         proofs: None,
         facts: Facts::default(),
     };
-    match host.prepare(project, options, basis, service).await {
+    match host.prepare(project, options, facts, service).await {
         Ok(()) => Ok(host),
         Err(reason) => {
             host.link.close().await;
@@ -76,7 +76,7 @@ impl TestHost {
         &mut self,
         project: &Project,
         options: &RunOptions,
-        basis: &BTreeSet<&'static str>,
+        facts: &BTreeSet<&'static str>,
         service: TestService<'_, '_>,
     ) -> Result<(), UntrustedText> {
         let lock = self.link.take_lock(&options.build_lock_owner("test", project)).await;
@@ -91,7 +91,7 @@ impl TestHost {
         if let Some(window) = service.window.as_deref_mut() {
             self.take_out_of_service(project, window, service.drains).await?;
         }
-        let checked = self.check_and_read(project, basis).await;
+        let checked = self.check_and_read(project, facts).await;
         match (checked, service.window) {
             (Err(why), Some(window)) => Err(self.give_back_unmeasured(window, why).await),
             (checked, _) => checked,
@@ -131,10 +131,10 @@ impl TestHost {
         }
     }
 
-    /// Checks that nothing uses the host's devices, and reads what results rest on.
-    async fn check_and_read(&mut self, project: &Project, basis: &BTreeSet<&'static str>) -> Result<(), UntrustedText> {
-        let facts = ["holders", "rdma", "boot"].into_iter().chain(basis.iter().copied());
-        let mut probes: BTreeSet<Probe> = facts.map(|name| Probe::Fact { name: name.to_owned() }).collect();
+    /// Checks that nothing uses the host's devices, and reads what results and programs depend on.
+    async fn check_and_read(&mut self, project: &Project, facts: &BTreeSet<&'static str>) -> Result<(), UntrustedText> {
+        let names = ["holders", "rdma", "boot"].into_iter().chain(facts.iter().copied());
+        let mut probes: BTreeSet<Probe> = names.map(|name| Probe::Fact { name: name.to_owned() }).collect();
         probes.insert(Probe::Records);
         let observation = self.link.observe(&probes, &project.secrets).await;
         let observation = observation.map_err(|error| describe_transport_error(&error))?;
