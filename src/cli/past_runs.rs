@@ -83,7 +83,10 @@ pub fn read_listed_run(folder: &RunFolder) -> ListedRun {
 /// Usage: the name matches no run, or several. Unexpected: the run cannot be read.
 pub fn find_run<B>(cx: &VerbContext<'_, B>, folders: &[RunFolder], name: &str) -> Result<PastRun, CliError> {
     let folder = find_run_folder(folders, name).map_err(|error| match folders.is_empty() {
-        true => error.note(format!("no runs in `{}`", state_folder(cx))),
+        true => error.note(match cx.typed.inventory_flag.as_deref().or(cx.environment.inventory.as_deref()) {
+            Some(inventory) => format!("no runs of the cluster of `{inventory}` in `{}`", state_folder(cx)),
+            None => format!("no runs in `{}`", state_folder(cx)),
+        }),
         false => error,
     })?;
     read_run(folder)

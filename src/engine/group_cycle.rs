@@ -73,7 +73,7 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         let mut acted = StepActions::new(self.work).execute_steps(&due).await;
         self.settle_guard(&mut acted).await;
         if self.work.link.is_lost() || self.observe_result().await.is_err() {
-            return self.report_lost_group(&due, &acted);
+            return self.report_lost_group(&due, &acted, began.elapsed());
         }
         // Steps of one script are not timed separately.
         self.assess_after_acting(&due, &acted, began.elapsed());
@@ -248,7 +248,7 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
 
     /// Reports a group during which the connection was lost. Successful actions are not claimed, as they were not
     /// verified. A step that was running has an unknown outcome rather than failed.
-    fn report_lost_group(&mut self, due: &[DueStep], acted: &[ExecutedAction]) {
+    fn report_lost_group(&mut self, due: &[DueStep], acted: &[ExecutedAction], took: Duration) {
         let loss = self.work.link.loss();
         let why = loss.map(describe_transport_error).unwrap_or_default();
         let unreachable = loss.is_some_and(TransportError::is_unreachable);
@@ -265,7 +265,7 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
                     },
                 },
             };
-            self.work.results.add_report(report_due_step(turn, result));
+            self.work.results.add_report(StepReport { took, ..report_due_step(turn, result) });
         }
         self.work.results.publish_nothing(self.group);
     }

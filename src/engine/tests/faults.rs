@@ -25,6 +25,8 @@ fn lost_connection_records_nothing_and_other_hosts_continue() {
         (ran.host_outcome("n1"), ran.host_outcome("n2"), ran.exit_code()),
         (HostOutcome::Unreachable, HostOutcome::Changed, 4)
     );
+    let lost = ran.report.hosts[0].steps.iter().find(|step| step.id.to_string() == "r/b").unwrap();
+    assert!(!lost.took.is_zero(), "it ran until the connection was lost");
     let hint = "retry when the host is reachable: the next run detects completed steps and waits for running ones";
     assert_eq!(ran.host_message("n1"), format!("simulated\n{hint}"));
     assert!(!stage.has_record("n1", "r/b"), "and is not recorded");
