@@ -177,6 +177,7 @@ fn planned(verdict: StepVerdict, waits_for: Option<&str>) -> HostPlan {
         envelope: None,
         by_reboot: false,
         reboot_failed: false,
+        notes_only: false,
         irreversible: None,
         installs_artifact: false,
         images: Vec::new(),
