@@ -15,6 +15,7 @@ use crate::model::{BlockClass, DisruptionClass, SecretStore, StepId, StepVerdict
 use crate::probe::{Probe, ProbeReading};
 use crate::resource::{Assessment, AssessmentContext, EarlierStepEffects, PackageChanges, Resource, RestartInput};
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// The assessment of one step instance.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +42,8 @@ pub struct StepPredictions {
     pub package: Option<(StepId, PackageChanges)>,
     /// Step instances that will change, in order.
     pub changing: Vec<StepId>,
+    /// Those of them whose change concerns only a note of the package manager: no service reads it.
+    pub noted: BTreeSet<StepId>,
 }
 
 /// Evaluates `turn` against the observed state of its host.
@@ -182,7 +185,7 @@ pub fn collect_restart_inputs(
             let paths = resource.restart_input_paths();
             Some(RestartInput {
                 step: input.expanded.id.to_string(),
-                changing: ahead.changing.contains(&input.expanded.id)
+                changing: (ahead.changing.contains(&input.expanded.id) && !ahead.noted.contains(&input.expanded.id))
                     || paths.iter().any(|path| ahead.predicted.will_touch.contains(path)),
                 trace: find_trace_path_among(&paths, input, resource.as_ref()),
                 paths,
