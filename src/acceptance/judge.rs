@@ -117,7 +117,9 @@ pub fn judge_collective(
     }
     if run.ranks == 1 {
         // The program copies within the GPU, and prints 0 for some collectives and hundreds of thousands for others.
-        return TestVerdict::not_measured("only one GPU took part: it exchanges nothing, so there is no bus bandwidth");
+        return TestVerdict::not_measured(
+            "only one GPU took part: it exchanges nothing, so no bus bandwidth was measured",
+        );
     }
     let fail = |reason: &str| TestVerdict::Fail { value: Some(row.busbw), reason: reason.to_owned() };
     if run.sound == Some(false) || row.wrong.is_some_and(|wrong| wrong > 0) {
@@ -205,7 +207,7 @@ mod tests {
         let expected = ExpectedValue::at_least(340.0, "GB/s", "declared");
         let how = (CollectiveValue::LargestSize, &expected);
         let verdict = judge_collective(&run, &parse_nccl_log(text), RequiredTransport::default(), how);
-        let why = "only one GPU took part: it exchanges nothing, so there is no bus bandwidth";
+        let why = "only one GPU took part: it exchanges nothing, so no bus bandwidth was measured";
         assert_eq!(verdict, TestVerdict::not_measured(why));
     }
 

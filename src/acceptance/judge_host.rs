@@ -79,7 +79,7 @@ fn describe_missing_copies(test: &GpuCopyTest) -> String {
 /// The program waives what the hardware cannot do, mostly without a reason.
 fn describe_problem(problem: &str, testcase: &str) -> String {
     match problem.strip_prefix("Waived").map(|rest| rest.trim_matches([':', ' '])) {
-        Some("") => format!("nvbandwidth waived test case `{testcase}`: it does not apply to the GPUs of this host"),
+        Some("") => format!("nvbandwidth waived test case `{testcase}` without a reason"),
         Some(reason) => format!("nvbandwidth waived test case `{testcase}`: {reason}"),
         None => problem.to_owned(),
     }
@@ -138,7 +138,7 @@ mod tests {
         let wrong = judge(include_str!("../../tests/samples/nvbandwidth-assert.txt"), name, 1.0);
         assert!(matches!(wrong, TestVerdict::NotMeasured { reason } if reason.starts_with("ASSERT in expression")));
         let waived = judge(include_str!("../../tests/samples/nvbandwidth-waived.txt"), name, 1.0);
-        let reason = format!("nvbandwidth waived test case `{name}`: it does not apply to the GPUs of this host");
+        let reason = format!("nvbandwidth waived test case `{name}` without a reason");
         assert_eq!(waived, TestVerdict::not_measured(reason));
         let unknown = judge(include_str!("../../tests/samples/nvbandwidth-unknown-case.txt"), "no_such_case", 1.0);
         assert_eq!(unknown, TestVerdict::not_measured("ERROR: Testcase no_such_case not found!"));

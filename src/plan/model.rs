@@ -157,7 +157,7 @@ pub struct StepPlan {
     /// Whether forge rebooted the host for the step, and it is still not effective: the reboot is not repeated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reboot_failed: bool,
-    /// Whether its change concerns only a note of the package manager, such as a hold: what is in force stays.
+    /// Whether its change concerns only a note of the package manager, such as a hold: everything in force stays.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub notes_only: bool,
     /// Whether its change installs an artifact, which must be available before any host is changed.

@@ -212,7 +212,7 @@ pub struct Assessment<D = ErasedDiff> {
     pub by_reboot: bool,
     /// Whether forge rebooted the host for the state, and it is still not effective.
     pub reboot_failed: bool,
-    /// Whether the change concerns only a note of the package manager, such as a hold: what is in force stays.
+    /// Whether the change concerns only a note of the package manager, such as a hold: everything in force stays.
     pub notes_only: bool,
     /// The container images that it runs, as far as they are known; those of a chart once it is rendered.
     pub images: Vec<String>,

@@ -90,7 +90,7 @@ fn assess_other_sources(
     if let Some(found) = find_denied(want, &others) {
         let place = format_place(&found.file, &found.place);
         let reason = format!("{place} sets `{}={}` for `{}`, which must not be set", found.key, found.value, want.name);
-        return blocked(&found.place, reason, "remove that option; forge did not write it");
+        return blocked(&found.place, reason, "remove that option with an earlier step");
     }
     let loaders = find_loader_lines(state, &want.name);
     let foreign = loaders.iter().find(|line| line.file != want.modules_load.path);
