@@ -23,7 +23,7 @@ pub(super) const FACT: Fact = Fact {
     ],
     reads: &["/sys/bus/pci/devices/*", "/proc/*/stat", "lspci -D -vvv -d ::0604"],
     alike: &[compare_value("bridges"), compare_each("redirecting", "bdf", &["flags"])],
-    snippet: FactSnippet { name: "acs", snippet: SNIPPET, timeout_s: 30, device: true, quick: false },
+    snippet: FactSnippet { name: "acs", snippet: SNIPPET, timeout_s: 30, device: true, quick: false, builtin: false },
     parse,
 };
 

@@ -30,6 +30,7 @@ pub(super) const FACT: Fact = Fact {
         timeout_s: 10,
         device: false,
         quick: false,
+        builtin: false,
     },
     parse,
 };

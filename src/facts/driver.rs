@@ -101,7 +101,14 @@ pub(super) const FACT: Fact = Fact {
         compare_entries("params"),
         compare_value("gpus"),
     ],
-    snippet: FactSnippet { name: "driver", snippet: SNIPPET, timeout_s: 20, device: false, quick: false },
+    snippet: FactSnippet {
+        name: "driver",
+        snippet: SNIPPET,
+        timeout_s: 20,
+        device: false,
+        quick: false,
+        builtin: false,
+    },
     parse,
 };
 

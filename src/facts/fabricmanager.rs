@@ -21,6 +21,7 @@ pub(super) const FACT: Fact = Fact {
         timeout_s: 10,
         device: true,
         quick: false,
+        builtin: false,
     },
     parse,
 };

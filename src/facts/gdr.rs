@@ -67,7 +67,7 @@ pub(super) const FACT: Fact = Fact {
         compare_value("legacy"),
         compare_value("dmabuf"),
     ],
-    snippet: FactSnippet { name: "gdr", snippet: SNIPPET, timeout_s: 15, device: false, quick: true },
+    snippet: FactSnippet { name: "gdr", snippet: SNIPPET, timeout_s: 15, device: false, quick: true, builtin: false },
     parse,
 };
 

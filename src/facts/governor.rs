@@ -40,7 +40,14 @@ pub(super) const FACT: Fact = Fact {
         compare_value("numa_balancing"),
         compare_value("thp"),
     ],
-    snippet: FactSnippet { name: "governor", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
+    snippet: FactSnippet {
+        name: "governor",
+        snippet: SNIPPET,
+        timeout_s: 10,
+        device: false,
+        quick: true,
+        builtin: false,
+    },
     parse,
 };
 

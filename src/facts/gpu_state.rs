@@ -101,7 +101,14 @@ pub(super) const FACT: Fact = Fact {
             "power.limit",
         ],
     )],
-    snippet: FactSnippet { name: "gpu_state", snippet: SNIPPET, timeout_s: 45, device: true, quick: false },
+    snippet: FactSnippet {
+        name: "gpu_state",
+        snippet: SNIPPET,
+        timeout_s: 45,
+        device: true,
+        quick: false,
+        builtin: false,
+    },
     parse,
 };
 

@@ -90,7 +90,7 @@ pub(super) const FACT: Fact = Fact {
             "gsp_firmware",
         ],
     )],
-    snippet: FactSnippet { name: "gpus", snippet: SNIPPET, timeout_s: 15, device: true, quick: false },
+    snippet: FactSnippet { name: "gpus", snippet: SNIPPET, timeout_s: 15, device: true, quick: false, builtin: false },
     parse,
 };
 

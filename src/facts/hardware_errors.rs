@@ -47,7 +47,14 @@ pub(super) const FACT: Fact = Fact {
     ],
     reads: &["journalctl -k -b", "dmesg"],
     alike: &[],
-    snippet: FactSnippet { name: "hardware_errors", snippet: SNIPPET, timeout_s: 45, device: false, quick: false },
+    snippet: FactSnippet {
+        name: "hardware_errors",
+        snippet: SNIPPET,
+        timeout_s: 45,
+        device: false,
+        quick: false,
+        builtin: false,
+    },
     parse,
 };
 

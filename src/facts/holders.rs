@@ -67,7 +67,14 @@ pub(super) const FACT: Fact = Fact {
         "/var/log/pods/*",
     ],
     alike: &[],
-    snippet: FactSnippet { name: "holders", snippet: SNIPPET, timeout_s: 20, device: true, quick: false },
+    snippet: FactSnippet {
+        name: "holders",
+        snippet: SNIPPET,
+        timeout_s: 20,
+        device: true,
+        quick: false,
+        builtin: false,
+    },
     parse,
 };
 

@@ -29,7 +29,14 @@ pub(super) const FACT: Fact = Fact {
     ],
     reads: &["/proc/meminfo", "/sys/devices/system/node/node*/hugepages/hugepages-*kB/{nr_hugepages,free_hugepages}"],
     alike: &[compare_value("default_kb"), compare_value("total")],
-    snippet: FactSnippet { name: "hugepages", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
+    snippet: FactSnippet {
+        name: "hugepages",
+        snippet: SNIPPET,
+        timeout_s: 5,
+        device: false,
+        quick: true,
+        builtin: false,
+    },
     parse,
 };
 

@@ -22,7 +22,14 @@ pub(super) const FACT: Fact = Fact {
     ],
     reads: &["/etc/machine-id", "/sys/class/dmi/id/product_uuid", "/proc/sys/kernel/hostname"],
     alike: &[],
-    snippet: FactSnippet { name: "identity", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
+    snippet: FactSnippet {
+        name: "identity",
+        snippet: SNIPPET,
+        timeout_s: 5,
+        device: false,
+        quick: true,
+        builtin: true,
+    },
     parse,
 };
 

@@ -26,6 +26,7 @@ pub(super) const FACT: Fact = Fact {
         timeout_s: 10,
         device: false,
         quick: true,
+        builtin: false,
     },
     parse,
 };

@@ -28,6 +28,7 @@ pub(super) const FACT: Fact = Fact {
         timeout_s: 5,
         device: false,
         quick: true,
+        builtin: false,
     },
     parse,
 };

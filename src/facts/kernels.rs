@@ -33,7 +33,14 @@ pub(super) const FACT: Fact = Fact {
     ],
     reads: &["uname -r", "/lib/modules/*", "/lib/modules/*/build/Makefile", "/boot/vmlinuz-*"],
     alike: &[compare_value("headers"), compare_counts("installed", &["release"])],
-    snippet: FactSnippet { name: "kernels", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
+    snippet: FactSnippet {
+        name: "kernels",
+        snippet: SNIPPET,
+        timeout_s: 5,
+        device: false,
+        quick: true,
+        builtin: false,
+    },
     parse,
 };
 

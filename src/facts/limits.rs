@@ -39,7 +39,14 @@ pub(super) const FACT: Fact = Fact {
         compare_value("memlock.hard"),
         compare_each("services", "", &["soft", "hard"]),
     ],
-    snippet: FactSnippet { name: "limits", snippet: SNIPPET, timeout_s: 10, device: false, quick: false },
+    snippet: FactSnippet {
+        name: "limits",
+        snippet: SNIPPET,
+        timeout_s: 10,
+        device: false,
+        quick: false,
+        builtin: false,
+    },
     parse,
 };
 

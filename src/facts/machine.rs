@@ -33,7 +33,14 @@ pub(super) const FACT: Fact = Fact {
         compare_value("bios"),
         compare_value("bios_date"),
     ],
-    snippet: FactSnippet { name: "machine", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
+    snippet: FactSnippet {
+        name: "machine",
+        snippet: SNIPPET,
+        timeout_s: 5,
+        device: false,
+        quick: true,
+        builtin: false,
+    },
     parse,
 };
 

@@ -31,7 +31,14 @@ pub(super) const FACT: Fact = Fact {
     ],
     reads: &["ip -json addr show", "/sys/class/net/*/device/driver"],
     alike: &[compare_by_key("", "driver", "mtu"), compare_by_key("", "driver", "state")],
-    snippet: FactSnippet { name: "network", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
+    snippet: FactSnippet {
+        name: "network",
+        snippet: SNIPPET,
+        timeout_s: 10,
+        device: false,
+        quick: true,
+        builtin: false,
+    },
     parse,
 };
 

@@ -59,7 +59,14 @@ pub(super) const FACT: Fact = Fact {
         "nvidia-smi nvlink -s",
     ],
     alike: &[compare_each("", "bdf", &["active", "inactive", "speed"])],
-    snippet: FactSnippet { name: "nvlinks", snippet: SNIPPET, timeout_s: 45, device: true, quick: false },
+    snippet: FactSnippet {
+        name: "nvlinks",
+        snippet: SNIPPET,
+        timeout_s: 45,
+        device: true,
+        quick: false,
+        builtin: false,
+    },
     parse,
 };
 

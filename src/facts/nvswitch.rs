@@ -65,7 +65,14 @@ pub(super) const FACT: Fact = Fact {
     ],
     reads: &["/sys/bus/pci/devices/*/{vendor,class,device,vpd}", "/proc/driver/nvidia-nvswitch/devices/*"],
     alike: &[compare_value("count"), compare_value("driver_devices"), compare_value("required"), compare_value("imex")],
-    snippet: FactSnippet { name: "nvswitch", snippet: SNIPPET, timeout_s: 20, device: true, quick: false },
+    snippet: FactSnippet {
+        name: "nvswitch",
+        snippet: SNIPPET,
+        timeout_s: 20,
+        device: true,
+        quick: false,
+        builtin: false,
+    },
     parse,
 };
 

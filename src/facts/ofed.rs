@@ -71,7 +71,7 @@ pub(super) const FACT: Fact = Fact {
         compare_value("loaded_version"),
         compare_value("matches_disk"),
     ],
-    snippet: FactSnippet { name: "ofed", snippet: SNIPPET, timeout_s: 20, device: false, quick: false },
+    snippet: FactSnippet { name: "ofed", snippet: SNIPPET, timeout_s: 20, device: false, quick: false, builtin: false },
     parse,
 };
 

@@ -34,6 +34,7 @@ pub(super) const FACT: Fact = Fact {
         timeout_s: 30,
         device: false,
         quick: false,
+        builtin: false,
     },
     parse,
 };

@@ -31,7 +31,7 @@ pub(super) const FACT: Fact = Fact {
     ],
     reads: &["/sys/bus/pci/devices/*/{vendor,device,class,numa_node,driver}"],
     alike: &[compare_counts("", &["vendor", "device", "driver"])],
-    snippet: FactSnippet { name: "pci", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
+    snippet: FactSnippet { name: "pci", snippet: SNIPPET, timeout_s: 10, device: false, quick: true, builtin: false },
     parse,
 };
 

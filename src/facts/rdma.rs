@@ -114,7 +114,7 @@ pub(super) const FACT: Fact = Fact {
         ),
         compare_by_key("", "psid", "firmware"),
     ],
-    snippet: FactSnippet { name: "rdma", snippet: SNIPPET, timeout_s: 20, device: true, quick: false },
+    snippet: FactSnippet { name: "rdma", snippet: SNIPPET, timeout_s: 20, device: true, quick: false, builtin: false },
     parse,
 };
 

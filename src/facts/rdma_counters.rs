@@ -52,7 +52,14 @@ pub(super) const FACT: Fact = Fact {
         "ethtool -S IF",
     ],
     alike: &[],
-    snippet: FactSnippet { name: "rdma_counters", snippet: SNIPPET, timeout_s: 20, device: true, quick: false },
+    snippet: FactSnippet {
+        name: "rdma_counters",
+        snippet: SNIPPET,
+        timeout_s: 20,
+        device: true,
+        quick: false,
+        builtin: false,
+    },
     parse,
 };
 

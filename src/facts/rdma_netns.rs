@@ -19,7 +19,14 @@ pub(super) const FACT: Fact = Fact {
     fields: &[],
     reads: &["/sys/module/ib_core/parameters/netns_mode"],
     alike: &[compare_value("")],
-    snippet: FactSnippet { name: "rdma_netns", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
+    snippet: FactSnippet {
+        name: "rdma_netns",
+        snippet: SNIPPET,
+        timeout_s: 5,
+        device: false,
+        quick: true,
+        builtin: false,
+    },
     parse,
 };
 

@@ -31,7 +31,7 @@ pub(super) const FACT: Fact = Fact {
     ],
     reads: &["/run/reboot-required", "/run/reboot-required.pkgs"],
     alike: &[compare_value("required")],
-    snippet: FactSnippet { name: "reboot", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
+    snippet: FactSnippet { name: "reboot", snippet: SNIPPET, timeout_s: 5, device: false, quick: true, builtin: false },
     parse,
 };
 

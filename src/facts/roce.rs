@@ -101,7 +101,7 @@ pub(super) const FACT: Fact = Fact {
             "cma_tos",
         ],
     )],
-    snippet: FactSnippet { name: "roce", snippet: SNIPPET, timeout_s: 60, device: true, quick: false },
+    snippet: FactSnippet { name: "roce", snippet: SNIPPET, timeout_s: 60, device: true, quick: false, builtin: false },
     parse,
 };
 

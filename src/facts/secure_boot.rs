@@ -31,7 +31,14 @@ pub(super) const FACT: Fact = Fact {
         "/sys/kernel/security/lockdown",
     ],
     alike: &[compare_value("enabled"), compare_value("lockdown")],
-    snippet: FactSnippet { name: "secure_boot", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
+    snippet: FactSnippet {
+        name: "secure_boot",
+        snippet: SNIPPET,
+        timeout_s: 10,
+        device: false,
+        quick: true,
+        builtin: false,
+    },
     parse,
 };
 

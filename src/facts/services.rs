@@ -30,7 +30,14 @@ pub(super) const FACT: Fact = Fact {
         "systemctl show -p Id,Names,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,MainPID,LimitMEMLOCK UNIT…",
     ],
     alike: &[compare_each("", "", &["exists", "active", "sub", "enabled", "needs_reload", "memlock"])],
-    snippet: FactSnippet { name: "services", snippet: SNIPPET, timeout_s: 15, device: false, quick: false },
+    snippet: FactSnippet {
+        name: "services",
+        snippet: SNIPPET,
+        timeout_s: 15,
+        device: false,
+        quick: false,
+        builtin: false,
+    },
     parse,
 };
 

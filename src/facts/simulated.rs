@@ -6,7 +6,8 @@ use super::snippet_output::{require_success, text_or_null};
 use crate::model::Value;
 use crate::probe::{FactSnippet, ProbeOutput, UnansweredReason};
 
-const SNIPPET: &str = "[ -e /etc/forge/simulated-hardware ] || exit 0; cat /etc/forge/simulated-hardware";
+const SNIPPET: &str = r#"[ ! -e /etc/forge/simulated-hardware ] ||
+while IFS= read -r l || [ -n "$l" ]; do printf '%s\n' "$l"; done </etc/forge/simulated-hardware"#;
 
 pub(super) const FACT: Fact = Fact {
     name: "simulated",
@@ -16,7 +17,14 @@ pub(super) const FACT: Fact = Fact {
     fields: &[],
     reads: &["/etc/forge/simulated-hardware"],
     alike: &[compare_value("")],
-    snippet: FactSnippet { name: "simulated", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
+    snippet: FactSnippet {
+        name: "simulated",
+        snippet: SNIPPET,
+        timeout_s: 5,
+        device: false,
+        quick: true,
+        builtin: true,
+    },
     parse,
 };
 

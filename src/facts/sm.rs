@@ -30,7 +30,7 @@ pub(super) const FACT: Fact = Fact {
     ],
     reads: &["/sys/class/infiniband/*/ports/*/{link_layer,state}", "/proc/*/stat", "sminfo"],
     alike: &[compare_value("guid")],
-    snippet: FactSnippet { name: "sm", snippet: SNIPPET, timeout_s: 25, device: true, quick: false },
+    snippet: FactSnippet { name: "sm", snippet: SNIPPET, timeout_s: 25, device: true, quick: false, builtin: false },
     parse,
 };
 

@@ -30,7 +30,7 @@ pub(super) const FACT: Fact = Fact {
     fields: &[("synchronized", "whether a service keeps it synchronized; `timedatectl` calls it `NTPSynchronized`")],
     reads: &["adjtimex by perl", "chronyc -n -h 127.0.0.1 tracking"],
     alike: &[compare_value("synchronized")],
-    snippet: FactSnippet { name: "time", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
+    snippet: FactSnippet { name: "time", snippet: SNIPPET, timeout_s: 10, device: false, quick: true, builtin: false },
     parse,
 };
 

@@ -22,7 +22,7 @@ pub(super) const FACT: Fact = Fact {
     fields: &[],
     reads: &["the directories of PATH"],
     alike: &[compare_entries("")],
-    snippet: FactSnippet { name: "tools", snippet: SNIPPET, timeout_s: 5, device: false, quick: true },
+    snippet: FactSnippet { name: "tools", snippet: SNIPPET, timeout_s: 5, device: false, quick: true, builtin: false },
     parse,
 };
 

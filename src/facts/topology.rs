@@ -35,7 +35,14 @@ pub(super) const FACT: Fact = Fact {
     ],
     reads: &["/proc/driver/nvidia/version", "/proc/*/stat", "nvidia-smi topo -m"],
     alike: &[compare_entries("links"), compare_entries("nics"), compare_entries("cpus")],
-    snippet: FactSnippet { name: "topology", snippet: SNIPPET, timeout_s: 45, device: true, quick: false },
+    snippet: FactSnippet {
+        name: "topology",
+        snippet: SNIPPET,
+        timeout_s: 45,
+        device: true,
+        quick: false,
+        builtin: false,
+    },
     parse,
 };
 

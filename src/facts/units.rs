@@ -24,6 +24,7 @@ pub(super) const FACT: Fact = Fact {
         timeout_s: 15,
         device: false,
         quick: false,
+        builtin: false,
     },
     parse,
 };

@@ -24,7 +24,7 @@ pub(super) const FACT: Fact = Fact {
     ],
     reads: &["/sys/class/infiniband/*", "/proc/*/stat", "ibv_devinfo"],
     alike: &[compare_each("", "name", &["ports.*.max_mtu", "ports.*.active_mtu"])],
-    snippet: FactSnippet { name: "verbs", snippet: SNIPPET, timeout_s: 25, device: true, quick: false },
+    snippet: FactSnippet { name: "verbs", snippet: SNIPPET, timeout_s: 25, device: true, quick: false, builtin: false },
     parse,
 };
 

@@ -19,7 +19,14 @@ pub(super) const FACT: Fact = Fact {
     fields: &[],
     reads: &["systemd-detect-virt", "/proc/cpuinfo"],
     alike: &[compare_value("")],
-    snippet: FactSnippet { name: "virtualization", snippet: SNIPPET, timeout_s: 10, device: false, quick: true },
+    snippet: FactSnippet {
+        name: "virtualization",
+        snippet: SNIPPET,
+        timeout_s: 10,
+        device: false,
+        quick: true,
+        builtin: false,
+    },
     parse,
 };
 

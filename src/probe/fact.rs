@@ -5,9 +5,20 @@ use super::section::{NulFields, ProbeSection, SectionEnd, SectionOutput, parse_u
 use super::{Observation, ProbeOutput, ProbeReading, UnansweredReason};
 use crate::script::ShellFragment;
 
-/// Runs a quick snippet: name, status and output become three fields. Its stderr follows a line with its name.
-const FACT_SNIPPET: &str = "forge_fact() { printf '\\nforge-fact %s\\n' \"$1\" >&2; o=$(eval \"$2\"); r=$?\n\
-                    printf '%s\\0%s\\0%s\\0' \"$1\" \"$r\" \"$o\"; }\n";
+/// Runs a quick snippet: name, status and output become three fields; with a third argument, the snippet runs in the same
+/// shell, and name, `+`, output and status become four. Its stderr follows a line with its name.
+const FACT_SNIPPET: &str = r#"forge_fact() {
+printf '\nforge-fact %s\n' "$1" >&2
+if [ -n "${3-}" ]; then
+printf '%s\0+\0' "$1"
+eval "$2"
+printf '\0%s\0' "$?"
+else
+o=$(eval "$2")
+printf '%s\0%s\0%s\0' "$1" "$?" "$o"
+fi
+}
+"#;
 
 /// Builds the sections of the facts in `probes`: those of the second channel, the shared one of the quick snippets, and
 /// the others.
@@ -37,6 +48,7 @@ fn build_shared_section(facts: Vec<(Probe, &FactSnippet)>) -> Option<ProbeSectio
     let mut body = ShellFragment::new().code(FACT_SNIPPET);
     for (_, fact) in &facts {
         body = body.code("\nforge_fact").word(fact.name).nested_word(ShellFragment::new().code(fact.snippet));
+        body = if fact.builtin { body.word("builtin") } else { body };
     }
     let probes = facts.into_iter().map(|(probe, _)| probe).collect();
     let mut section = ProbeSection { timeout_s, plain: true, ..ProbeSection::new("the snippet", probes, read_shared) };
@@ -58,12 +70,20 @@ fn read_answer(section: &ProbeSection, raw: &SectionOutput) -> Result<ProbeOutpu
     }
 }
 
-/// A fact with all three fields is answered, even if a later one was stopped.
+/// A fact with all its fields is answered, even if a later one was stopped.
 fn read_shared(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     section.answer_all_unknown(&raw.explain_missing(section), out);
     let said = String::from_utf8_lossy(&raw.stderr);
     let mut fields = NulFields::new(&raw.stdout);
-    while let Some([name, status, stdout]) = fields.next_row() {
+    while let Some([name, mut status, mut stdout]) = fields.next_row() {
+        if status == b"+" {
+            let Some(after) = fields.next() else { break };
+            status = after;
+            // `$(…)` removes line breaks at the end, too.
+            while let Some(shorter) = stdout.strip_suffix(b"\n") {
+                stdout = shorter;
+            }
+        }
         let wanted = |p: &&Probe| matches!(p, Probe::Fact { name: n } if n.as_bytes() == name);
         let probe = section.probes.iter().find(wanted);
         let (Some(probe), Some(status)) = (probe, parse_utf8(status).and_then(|status| status.parse().ok())) else {
@@ -93,7 +113,8 @@ mod tests {
     use crate::probe::section::testing::{answers, printed};
 
     fn shared_section(names: &[&'static str]) -> ProbeSection {
-        let snippet = |name| FactSnippet { name, snippet: "true", timeout_s: 3, device: false, quick: true };
+        let snippet =
+            |name| FactSnippet { name, snippet: "true", timeout_s: 3, device: false, quick: true, builtin: false };
         let facts: Vec<FactSnippet> = names.iter().map(|name| snippet(*name)).collect();
         let probes: Vec<Probe> = names.iter().map(|name| Probe::Fact { name: (*name).into() }).collect();
         build_sections(&probes, &facts).1.expect("a section")
@@ -102,7 +123,7 @@ mod tests {
     #[test]
     fn each_quick_fact_has_its_own_status_output_and_reason() {
         let section = shared_section(&["a", "b", "c", "d"]);
-        let mut raw = printed("a\x000\x00one\x00b\x001\x00\x00c\x00127\x00\x00d\x000\x00cut");
+        let mut raw = printed("a\x00+\x00one\n\x000\x00b\x001\x00\x00c\x00127\x00\x00d\x000\x00cut");
         raw.stderr =
             b"\nforge-fact a\n\nforge-fact b\nno such thing\n\nforge-fact c\nforge-missing perl\n\nforge-fact d"
                 .to_vec();

@@ -116,14 +116,22 @@ impl OutputFrames {
         {
             frames.raws.insert(0, raw);
         }
-        let frame = |line: &str| Some(line.strip_prefix(token)?.strip_prefix(' ')?.to_owned());
-        for line in
-            complete_lines(&out).map(String::from_utf8_lossy).map(|line| frame(&line)).skip_while(Option::is_none)
-        {
-            let taken = line
-                .ok_or_else(|| "text between frames".to_owned())
-                .and_then(|f| frames.read_frame(&f, sections, token));
-            frames.wrong = taken.err();
+        let mut rest = &out[..out.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)];
+        let mut begun = false;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let Some(frame) = rest.strip_prefix(token.as_bytes()).and_then(|frame| frame.strip_prefix(b" ")) else {
+                if begun {
+                    frames.wrong = Some("text between frames".to_owned());
+                    break;
+                }
+                rest = &rest[end + 1..];
+                continue;
+            };
+            begun = true;
+            match frames.read_frame(frame, sections, token) {
+                Ok(after) => rest = after,
+                Err(why) => frames.wrong = Some(why),
+            }
             if frames.wrong.is_some() || frames.end.is_some() {
                 break;
             }
@@ -131,28 +139,37 @@ impl OutputFrames {
         frames
     }
 
-    fn read_frame(&mut self, frame: &str, sections: &[ProbeSection], token: &str) -> Result<(), String> {
-        if let Some(count) = frame.strip_prefix("end ") {
+    /// Reads the frame at the start of `text`, which is after a token. Returns what follows its line break; the payload
+    /// of a section may contain line breaks too.
+    fn read_frame<'t>(&mut self, text: &'t [u8], sections: &[ProbeSection], token: &str) -> Result<&'t [u8], String> {
+        let end = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
+        let line = String::from_utf8_lossy(&text[..end]);
+        let after = |at: usize| text.get(at + 1..).unwrap_or_default();
+        if let Some(count) = line.strip_prefix("end ") {
             self.end = Some(count.trim_end().parse().map_err(|_| "end frame without a number".to_owned())?);
-            return Ok(());
+            return Ok(after(end));
         }
-        if let Some(tool) = frame.strip_prefix("lacks ") {
+        if let Some(tool) = line.strip_prefix("lacks ") {
             self.lacks = Some(tool.to_owned());
-            return Ok(());
+            return Ok(after(end));
         }
-        let mut words = frame.splitn(3, ' ');
-        let mut word = || words.next().unwrap_or("");
-        let (number, length, payload) = (word(), word(), word());
+        let mut words = line.splitn(3, ' ');
+        let (number, length) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+        let begin = number.len() + length.len() + 2;
         let number: usize = number.parse().map_err(|_| "frame without a number".to_owned())?;
         let section = sections.get(number).ok_or_else(|| format!("section {number} was not requested"))?;
-        if length.parse() != Ok(payload.len()) {
-            return Err(format!("section {number} has {} bytes but declares `{length}`", payload.len()));
-        }
-        let raw =
-            decode_payload(payload, section, token).ok_or_else(|| format!("section {number} cannot be decoded"))?;
+        let stop = length.parse().ok().and_then(|length: usize| begin.checked_add(length));
+        let Some(stop) = stop.filter(|stop| text.get(*stop) == Some(&b'\n')) else {
+            let has = words.next().unwrap_or("").len();
+            return Err(format!("section {number} has {has} bytes but declares `{length}`"));
+        };
+        let raw = text
+            .get(begin..stop)
+            .and_then(|payload| decode_payload(payload, section, token))
+            .ok_or_else(|| format!("section {number} cannot be decoded"))?;
         match self.raws.insert(number, raw) {
             Some(_) => Err(format!("duplicate section {number}")),
-            None => Ok(()),
+            None => Ok(after(stop)),
         }
     }
 
@@ -221,10 +238,11 @@ fn decode_open_payload(payload: &[u8], section: &ProbeSection, token: &str) -> O
     Some(SectionOutput { end, began: false, stdout, stderr, truncated })
 }
 
-/// Decodes `BASE64-WITH-MARKS!BASE64`; see `shell::RUNNER`.
-fn decode_payload(payload: &str, section: &ProbeSection, token: &str) -> Option<SectionOutput> {
+/// Decodes `BASE64-WITH-MARKS!STDERR`; see `shell::RUNNER`.
+fn decode_payload(payload: &[u8], section: &ProbeSection, token: &str) -> Option<SectionOutput> {
     let engine = base64::engine::general_purpose::STANDARD;
-    let (stdout, stderr) = payload.split_once('!')?;
+    let at = payload.iter().position(|byte| *byte == b'!')?;
+    let (stdout, mut stderr) = (super::section::parse_utf8(&payload[..at])?, payload[at + 1..].to_vec());
     let (mut encoded, mut status) = (String::new(), None);
     let (mut began, mut done, mut over, mut late) = (false, false, false, false);
     let pieces: Vec<&str> = stdout.split(':').collect();
@@ -244,7 +262,6 @@ fn decode_payload(payload: &str, section: &ProbeSection, token: &str) -> Option<
         encoded.truncate(encoded.len() / 4 * 4);
     }
     let mut stdout = engine.decode(encoded).ok()?;
-    let mut stderr = engine.decode(stderr).ok()?;
     let status: i32 = match status {
         Some(status) => status,
         None => split_trailer(&mut stdout, &mut stderr, token)?,

@@ -197,6 +197,9 @@ pub struct FactSnippet {
     /// Whether it is short and not known to hang: such snippets share one section, and one that hangs costs the answers
     /// of those after it.
     pub quick: bool,
+    /// Whether a quick snippet runs in the shell of all facts: it starts no program, never exits, and assigns no
+    /// variable without doing so before it reads it.
+    pub builtin: bool,
 }
 
 impl Probe {

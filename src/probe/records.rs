@@ -27,9 +27,10 @@ for d in $D $D/applied; do
 done
 k=
 if [ -e $D/key ]; then
-need od
 [ -r $D/key ] || forge_fail $D/key
-k=$(od -An -v -tx1 $D/key)
+read -r k <$D/key || k=
+case $k in *[!0-9a-f]*) k= ;; esac
+[ "${#k}" = 64 ] || { need od; k=$(od -An -v -tx1 $D/key); }
 fi
 printf 'key\0%s\0' "$k"
 u=

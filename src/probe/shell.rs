@@ -14,9 +14,9 @@ const GRACE_S: u64 = 4;
 /// Seconds for the shell itself.
 const SLACK_S: u64 = 15;
 
-/// `forge_own NUMBER LIMIT CAP CODE` and `forge_foreign …` print one line: token, number, length, payload. The
+/// `forge_own NUMBER LIMIT CAP CODE` and `forge_foreign …` print token, number, length, payload and a line break. The
 /// payload is base64 of stdout, with `:STATUS:` somewhere inside (a colon is not a base64 character, so the position
-/// does not matter), then `!` and base64 of stderr. Descriptor 5 carries marks past the code's own stdout and stderr.
+/// does not matter), then `!`, and stderr as it is. Descriptor 5 carries marks past the code's own stdout and stderr.
 ///
 /// Processes dominate the cost of an observation, about a millisecond each, so there are as few as possible. Status and
 /// stderr of forge's own code follow its stdout, after a line with the token, and are encoded together with it; output
@@ -26,11 +26,13 @@ const SLACK_S: u64 = 15;
 /// closes the pipe between them. Lines go to descriptor 3; no recipe's code gets it, because a leftover process would
 /// hold it open.
 ///
-/// Output of recipes' code is read up to its cap and one byte, and then to its end, so that the exit status is its own
-/// and not SIGPIPE's; NUL bytes in stderr are dropped. An `x` after stderr preserves the line breaks before it. Code
-/// that itself ends with a status of `timeout` before its limit is marked as done. The readers have a limit too, since
-/// a process that left the group keeps the pipes open after the kill. The limit ends the readers; the encoder and
-/// printer continue, and `:late:` marks the output as incomplete.
+/// Output of recipes' code is read to its end, so that the exit status is its own and not SIGPIPE's. `tail` does that in
+/// one process, and keeps the last bytes: the cap and one. It prints stderr when all writers have ended, the encoder of
+/// stdout among them, so stderr follows it. NUL bytes in stderr are dropped; an `x` after it preserves the line breaks
+/// before. Code that itself ends with a status of `timeout` before its limit is marked as done. The readers have a limit
+/// too, since a process that left the group keeps the pipes open after the kill. The limit ends the readers; the encoder
+/// and printer continue, and `:late:` marks the output as incomplete. dash reports the end of a reader to the other one,
+/// which may have ended too: hence the trap for SIGPIPE.
 ///
 /// A section's text is passed in the environment, which only its own account can read: all users of the host can see
 /// arguments, and a check may contain a secret.
@@ -65,17 +67,17 @@ s=$?
 case $s in 124|137) [ -z "$began" ] || ! now || [ "$((up - began))" -ge "$(($1 * 100))" ] || s=$s::done ;; esac
 printf ":%s:" "$s" >&5
 }
-e=$(trap : TERM
-{ trap : TERM
-code "$1" | { head -c "$2" && exec cat >/dev/null; } | { trap "" TERM; exec base64 -w0 >&5; }
-printf x; } 2>&1 | { head -c 16386 && exec cat >/dev/null; })
-case $e in x|"") e= ;; *) e=$(trap "" TERM; printf %s "${e%x}" | base64 -w0) ;; esac
-printf "!%s" "$e"' sh "$2" "$3" </dev/null 2>/dev/null 3>&-)
+{ trap : TERM PIPE
+code "$1" | tail -c "$2" | { trap "" TERM; exec base64 -w0 >&5; }
+printf ! >&5
+} 2>&1 | tail -c 16386
+printf x' sh "$2" "$3" </dev/null 2>/dev/null 3>&-)
 [ "$?" != 124 ] || p=":124::late:$p"
+p=${p%x}
 forge_line "$1"
 }
 printf '\n'
-for t in timeout head base64; do
+for t in timeout tail base64; do
 command -v "$t" >/dev/null 2>&1 || { printf '%s lacks %s\n%s end 0\n' "$FORGE_T" "$t" "$FORGE_T"; return 0; }
 done
 "#;

@@ -22,24 +22,27 @@ const CREATE_FOLDERS: &str = r#"
 umask 077
 set -- /var/lib/forge /var/lib/forge/applied /var/lib/forge/applied/.new /var/lib/forge/backups /var/lib/forge/log
 install -d -m 0700 -- "$@" || exit 1
+# A line in hex, which the shell itself can read; earlier versions wrote the bytes.
 forge_key() {
   k=
-  for w in $(od -An -v -tx1 "$1"); do k=$k$w; done
+  for w in $(od -An -v -tx1 "$@"); do k=$k$w; done
 }
 if [ ! -s /var/lib/forge/key ]; then
-  head -c 32 /dev/urandom > /var/lib/forge/.key.new || exit 1
-  forge_key /var/lib/forge/.key.new
+  forge_key -N 32 /dev/urandom
   [ "${#k}" -eq 64 ] || exit 1
+  printf '%s\n' "$k" > /var/lib/forge/.key.new || exit 1
   sync /var/lib/forge/.key.new && mv -f /var/lib/forge/.key.new /var/lib/forge/key || exit 1
 else
-  forge_key /var/lib/forge/key
+  read -r k </var/lib/forge/key || k=
+  case $k in *[!0-9a-f]*) k= ;; esac
+  [ "${#k}" = 64 ] || forge_key /var/lib/forge/key
 fi
 "#;
 
 /// A script that was killed after it had renamed a file into place leaves the folder of the candidate, and no later
 /// action on the path removes it. The undo journal has the paths of each script, and no `after` if it did not end.
 const SWEEP_CANDIDATES: &str = r#"
-rm -rf --one-file-system -- /run/forge-validate.*
+for stray in /run/forge-validate.*; do [ ! -e "$stray" ] || rm -rf --one-file-system -- "$stray"; done
 for states in /var/lib/forge/undo/*/*.before; do
   group=${states%.before}
   [ -s "$states" ] && [ -e "$group.json" ] && [ ! -e "$group.after" ] && [ ! -e "$group.swept" ] || continue

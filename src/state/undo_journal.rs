@@ -102,9 +102,9 @@ pub struct FormerRecord {
 /// What a group's script does for an undo: before its first change, and after its last one.
 #[derive(Clone, Debug, Default)]
 pub struct UndoScripts {
-    /// A subshell that exits with a non-zero status if the state before cannot be kept.
+    /// Code in the subshell of the first action, which exits with a non-zero status if the state before cannot be kept.
     pub before: ShellFragment,
-    /// A subshell that notes when the paths were changed last.
+    /// Code of a function that notes when the paths were changed last.
     pub after: ShellFragment,
 }
 
@@ -159,7 +159,7 @@ impl UndoGroup {
         let file = |kind: &str| format!("{folder}/{number}.{kind}");
         let paths = self.paths();
         let before = ShellFragment::new()
-            .code("(\nset --")
+            .code("forge_keep() {\nset --")
             .word(&folder)
             .word(file("json"))
             .word(file("before"))
@@ -177,11 +177,11 @@ impl UndoGroup {
         let after = match paths.is_empty() {
             true => ShellFragment::new(),
             false => {
-                let all = paths.iter().fold(ShellFragment::new().code("(\nset --"), |script, path| script.word(*path));
+                let all = paths.iter().fold(ShellFragment::new().code("set --"), |script, path| script.word(*path));
                 // A path that the change removed is missing in the output.
                 all.code("\nstat --printf='after\\0%.Z %f %u %g %s %.Y %n\\0' -- \"$@\" 2>/dev/null >")
                     .word(file("after"))
-                    .code("\n:\n)\n")
+                    .code("\n:\n")
             }
         };
         UndoScripts { before, after }
@@ -192,7 +192,7 @@ impl UndoGroup {
 /// of a reboot. `keep PATH COPY` copies the file or link at the path, from the
 /// entered directory: other users may place a link in its name.
 const OPEN_JOURNAL: &str = r#"
-[ ! -e "$json" ] || exit 0
+[ ! -e "$json" ] || return 0
 fail() { printf 'forge: cannot keep the state before the change: %s\n' "$*" >&2; exit 1; }
 if [ ! -d "$d" ]; then
   mkdir -p -- "$d" || fail "cannot make $d"
@@ -218,7 +218,8 @@ keep() {
 /// Reads the printed journal of the group. The names in `$synced` contain no blanks.
 const CLOSE_JOURNAL: &str = r#" >"$json" || fail "cannot write $json"
 sync -- "$json" "$states" $synced "$d" || fail "cannot sync $d"
-) || exit 1
+}
+forge_keep
 "#;
 
 /// Prints the journal of a run, `$1`, as fields that end with NUL: `group` with a number, `json`, then `before STATE

@@ -102,8 +102,9 @@ const KEEPING_WRAPPER: &str = concat!(
 /// its owner reported. A holder that receives no heartbeat from its controller for [`LEASE_S`] releases the lock: a
 /// controller that lost its power closes nothing. A holder of this run from a lost connection is killed, identified by
 /// its token; so is one left by a run that has ended, identified by that run's process. The token in the arguments
-/// proves that the process is the holder. A timer that waits is a guard of an earlier run. If systemctl fails, every
-/// transient unit of forge that is still loaded counts as running. If no long step is running, the folders of killed
+/// proves that the process is the holder. A timer that waits is a guard of an earlier run. systemd keeps
+/// a file for each transient unit that it knows: without one, it is not asked. If systemctl fails, every transient unit of
+/// forge that is still loaded counts as running. If no long step is running, the folders of killed
 /// ones are removed, which hold their scripts; a result is kept for ten minutes, since a controller that lost its
 /// connection may come back for it.
 pub(super) const LOCKING_WRAPPER: &str = concat!(
@@ -120,8 +121,8 @@ pub(super) const LOCKING_WRAPPER: &str = concat!(
     r#"if flock -n 9; then :; else o=$(sed 1,2d "$f"); [ -n "$o" ] || { sleep 1; o=$(sed 1,2d "$f"); }; say held "$o"; fi; "#,
     r#"printf '%s\n%s\n%b' "$2" "$$" "$4" >"$f"; "#,
     r#"flock -n 8 8<"$f.act" || { o=$(sed 1,2d "$f.act"); : >"$f"; say acting "$o"; }; "#,
-    r#"if [ -d /run/systemd/system ]; then l=$(timeout 10 systemctl list-units --plain --no-legend --no-pager --type=service,timer "#,
-    r#"--state=running,start,activating,deactivating,reloading,waiting "forge-*") || l=$(cd /run/systemd/transient && ls -d forge-*.service forge-*.timer 2>/dev/null); "#,
+    r#"l=; if [ -d /run/systemd/system ]; then for u in /run/systemd/transient/forge-*; do if [ -e "$u" ]; then l=$(timeout 10 systemctl list-units --plain --no-legend --no-pager --type=service,timer "#,
+    r#"--state=running,start,activating,deactivating,reloading,waiting "forge-*") || l=$(cd /run/systemd/transient && ls -d forge-*.service forge-*.timer 2>/dev/null); fi; break; done; "#,
     r#"u=; [ -z "$l" ] || u=$(printf '%s\n' "$l" | while read -r n x; do "#,
     r#"[ "$n" = "$5.service" ] || [ -z "$n" ] || { [ -e "/run/systemd/transient/$n" ] && printf '%s\n' "${n%.service}"; }; done); "#,
     r#"else u=$(for d in "$6"/forge-*; do [ "$d" = "$6/$5" ] && continue; [ -e "$d/alive" ] || continue; "#,

@@ -246,7 +246,8 @@ async fn symlinked_lock_file_is_refused() {
 async fn hanging_device_probe_does_not_affect_other_facts() {
     use crate::probe::{FactSnippet, Probe, ProbeReading, compile_probes};
     let folder = tempfile::tempdir().unwrap();
-    let snippet = |name, snippet, device| FactSnippet { name, snippet, timeout_s: 1, device, quick: false };
+    let snippet =
+        |name, snippet, device| FactSnippet { name, snippet, timeout_s: 1, device, quick: false, builtin: false };
     let facts = [
         snippet("quick", "echo here", false),
         snippet("first", "echo there", true),

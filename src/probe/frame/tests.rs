@@ -19,8 +19,8 @@ fn frame(number: usize, payload: &str) -> String {
     format!("{T} {number} {} {payload}\n", payload.len())
 }
 
-/// `out` and `err` in base64, with the marks that a check leaves.
-const OK: &str = ":began:b3:done::0:V0!ZXJy";
+/// `out` in base64 with the marks that a check leaves, and two lines of stderr.
+const OK: &str = ":began:b3:done::0:V0!er\nr";
 
 fn two() -> (CompiledProbes, String) {
     (compiled(&[check("a"), check("b")], &[]), format!("\n{}{}{T} end 2\n", frame(1, OK), frame(0, OK)))
@@ -32,7 +32,7 @@ fn frames_are_parsed_in_any_order_and_after_login_noise() {
     let noisy = format!("Welcome to h100\n{T}\nlast login{out}");
     for out in [out, noisy] {
         let seen = parse_output(&compiled, out.as_bytes(), None).expect("well-formed");
-        let expected = ProbeOutput { status: 0, stdout: "out".into(), stderr: "err".into(), truncated: false };
+        let expected = ProbeOutput { status: 0, stdout: "out".into(), stderr: "er\nr".into(), truncated: false };
         assert_eq!(seen.get(&check("a")), Ok(&ProbeReading::Output(expected)));
         assert!(seen.has_answer(&check("b")));
     }
@@ -59,14 +59,15 @@ fn foreign_or_invalid_frames_are_malformed() {
     assert_eq!(malformed(frame(0, OK).repeat(2)), "duplicate section 0");
     assert_eq!(malformed(frame(0, "!")), "section 0 cannot be decoded");
     assert_eq!(malformed(frame(0, ":0:?!")), "section 0 cannot be decoded");
-    assert_eq!(malformed(format!("{T} 0 3 {OK}\n")), "section 0 has 25 bytes but declares `3`");
+    assert_eq!(malformed(format!("{T} 0 3 {OK}\n")), "section 0 has 23 bytes but declares `3`");
     assert_eq!(malformed(format!("{T} x 3 abc\n")), "frame without a number");
 }
 
 /// The output of the first section is between two lines, with its status and stderr after a third.
 #[test]
 fn first_section_is_read_from_between_its_lines() {
-    let snippet = |name| FactSnippet { name, snippet: "true", timeout_s: 9, device: false, quick: false };
+    let snippet =
+        |name| FactSnippet { name, snippet: "true", timeout_s: 9, device: false, quick: false, builtin: false };
     let fact = Probe::Fact { name: "os".into() };
     let compiled = compiled(&[fact.clone(), check("a")], &[snippet("os")]);
     assert_eq!(compiled.sections.len(), 2);
@@ -106,7 +107,8 @@ fn missing_frame_tool_is_reported_for_every_probe() {
 
 #[test]
 fn hanging_device_channel_does_not_affect_the_first() {
-    let snippet = |name, device| FactSnippet { name, snippet: "true", timeout_s: 9, device, quick: false };
+    let snippet =
+        |name, device| FactSnippet { name, snippet: "true", timeout_s: 9, device, quick: false, builtin: false };
     let facts = [snippet("gpus", true), snippet("links", true), snippet("os", false)];
     let fact = |name: &str| Probe::Fact { name: name.into() };
     let compiled = compiled(&[fact("gpus"), fact("links"), fact("os")], &facts);
@@ -151,7 +153,8 @@ fn every_family() -> Vec<Probe> {
 }
 
 fn facts() -> [FactSnippet; 2] {
-    let snippet = |name, quick| FactSnippet { name, snippet: "true", timeout_s: 9, device: false, quick };
+    let snippet =
+        |name, quick| FactSnippet { name, snippet: "true", timeout_s: 9, device: false, quick, builtin: false };
     [snippet("quick", true), snippet("slow", false)]
 }
 
@@ -214,10 +217,12 @@ proptest! {
     fn section_parsers_do_not_panic_on_any_output(stdout in pieces(), stderr in pieces(), status in 0i32..256) {
         let compiled = compiled(&every_family(), &facts());
         let engine = base64::engine::general_purpose::STANDARD;
-        let payload = format!("{}:{status}:!{}", engine.encode(&stdout), engine.encode(&stderr));
-        let frames: String = (0..compiled.sections.len()).map(|n| frame(n, &payload)).collect();
-        let out = format!("\n{frames}{T} end {}\n", compiled.sections.len());
-        let seen = parse_output(&compiled, out.as_bytes(), None).expect("the frames are whole");
+        let payload = [format!("{}:{status}:!", engine.encode(&stdout)).as_bytes(), &stderr].concat();
+        let frame = |n: usize| [format!("{T} {n} {} ", payload.len()).as_bytes(), &payload, b"\n"].concat();
+        let frames = (0..compiled.sections.len()).flat_map(frame);
+        let end = format!("{T} end {}\n", compiled.sections.len());
+        let out: Vec<u8> = frames.chain(end.bytes()).collect();
+        let seen = parse_output(&compiled, &out, None).expect("the frames are whole");
         prop_assert!(every_family().iter().all(|probe| seen.has_answer(probe)));
     }
 }
