@@ -2,7 +2,8 @@
 
 use super::cause::AttributeValue;
 use super::model::LastApplied;
-use crate::model::{UntrustedText, Value};
+use crate::model::{RecordIdentity, UntrustedText, Value};
+use serde::Deserialize;
 
 /// Digits of a digest that assessments show.
 const SHOWN_DIGITS: usize = 12;
@@ -23,12 +24,12 @@ impl<'r> AppliedRecordView<'r> {
     /// Returns the value of an attribute at that time. `None` if it is not recorded: the value was secret, or the kind
     /// records it under another name.
     pub fn attribute_value(&self, attribute: &str) -> Option<String> {
-        match self.0.get("value")?.get(attribute)? {
-            Value::String(text) => Some(text.clone()),
-            Value::Bool(flag) => Some(flag.to_string()),
-            Value::Number(number) => Some(number.to_string()),
-            body => describe_content(body),
-        }
+        attribute_text(self.0.get("value")?, attribute)
+    }
+
+    /// Returns the objects that it is about; `None` in records of old versions.
+    pub fn identity(&self) -> Option<RecordIdentity> {
+        RecordIdentity::deserialize(self.0.get("identity")?).ok()
     }
 
     /// Reports whether the step managed a path at that time or earlier.
@@ -67,6 +68,16 @@ impl<'r> AppliedRecordView<'r> {
 
     fn text_field(&self, key: &str) -> &'r str {
         self.0.get(key).and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+/// Returns an attribute of a declared or recorded value as text.
+pub fn attribute_text(value: &Value, attribute: &str) -> Option<String> {
+    match value.get(attribute)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        Value::Number(number) => Some(number.to_string()),
+        body => describe_content(body),
     }
 }
 

@@ -1,13 +1,13 @@
 //! Differences of a step by attribute, and their cause.
 
-use super::applied_record::{AppliedRecordView, to_comparable_value};
+use super::applied_record::{AppliedRecordView, attribute_text, to_comparable_value};
 use super::cause::{
     self, AppliedAttribute, AttributeValue, DesiredAttribute, DriftCause, ObservedAttribute, rate_severity,
 };
 use super::model::{DriftFinding, LastApplied};
 use crate::config::ExpansionState;
 use crate::graph::{DependencyKind, GraphEdge};
-use crate::model::UntrustedText;
+use crate::model::{RecordIdentity, UntrustedText, Value};
 use crate::plan::{self, HostContext, StepInstance, StepPlan};
 use crate::probe::KEY_LEFT_OUT;
 use crate::resource::{AttributeChange, ChangeAspect, ChangeMark};
@@ -56,7 +56,7 @@ pub(super) fn explain_cause(
     declared: &DeclaredStep,
     record: Option<&AppliedRecordView<'_>>,
 ) {
-    let value = record.and_then(|record| last_applied_value(record, change));
+    let value = record.and_then(|record| last_applied_value(record, change, declared));
     let (to, from) = match change.filter(|change| !change.secret) {
         Some(change) => (to_attribute_value(change.to.as_ref()), to_attribute_value(change.from.as_ref())),
         None => (AttributeValue::Untold, AttributeValue::Untold),
@@ -74,11 +74,27 @@ fn to_attribute_value(value: Option<&UntrustedText>) -> AttributeValue<'_> {
     to_comparable_value(value.map(UntrustedText::raw))
 }
 
-fn last_applied_value(record: &AppliedRecordView<'_>, change: Option<&AttributeChange>) -> Option<String> {
-    let change = change.filter(|change| !change.secret)?;
+/// Returns the last applied value of an attribute, in the words in which it was observed; `None` if it is not known.
+fn last_applied_value(
+    record: &AppliedRecordView<'_>,
+    change: Option<&AttributeChange>,
+    declared: &DeclaredStep,
+) -> Option<String> {
+    let change = change.filter(|change| !change.secret && declared.is_recorded(record, &change.mark))?;
     match change.mark.aspect {
         ChangeAspect::Existence => (!record.is_removal()).then(|| PRESENT_VALUE.to_owned()),
+        _ if !declared.is_comparable(change) => None,
+        ChangeAspect::RunState => record.attribute_value(&change.attribute).map(systemd_run_state),
         _ => record.attribute_value(&change.attribute),
+    }
+}
+
+/// Returns the word of systemd, which observations have, for one of a declaration.
+fn systemd_run_state(declared: String) -> String {
+    match declared.as_str() {
+        "running" => "active".to_owned(),
+        "stopped" => "inactive".to_owned(),
+        _ => declared,
     }
 }
 
@@ -97,13 +113,44 @@ pub(super) struct DeclaredStep {
     digest: Option<String>,
     /// Whether the declaration contains values that steps export.
     has_exports: bool,
+    /// The declared value; `Null` if it is not known.
+    value: Value,
+    /// The objects that it declares; `None` if they are not known.
+    identity: Option<RecordIdentity>,
 }
 
 impl DeclaredStep {
     pub(super) fn from_instance(case: &HostContext<'_>, turn: &StepInstance<'_>) -> Self {
         let exports = |edge: &GraphEdge| edge.why == DependencyKind::Export;
         let has_exports = case.graph.incoming_edges(turn.index).any(exports);
-        Self { digest: digest_declared(case, turn), has_exports }
+        let resource = match &turn.expanded.state {
+            ExpansionState::Resource(resource) => Some(resource.as_ref()),
+            _ => None,
+        };
+        Self {
+            digest: digest_declared(case, turn),
+            has_exports,
+            value: resource.map(|resource| resource.desired_value()).unwrap_or_default(),
+            identity: resource.map(plan::resource_identity),
+        }
+    }
+
+    /// Reports whether the record is about the object of a change, and not about another one that the step declared
+    /// before: another path, another package.
+    fn is_recorded(&self, record: &AppliedRecordView<'_>, mark: &ChangeMark) -> bool {
+        let (Some(now), Some(then)) = (&self.identity, record.identity()) else { return true };
+        let listed = |claim: &(String, String)| then.claims.contains(claim) || then.part_of.contains(claim);
+        match &mark.member {
+            Some(member) => then.claims.iter().any(|(_, name)| **name == **member),
+            None => now.claims.iter().chain(&now.part_of).all(listed),
+        }
+    }
+
+    /// Reports whether a record has the attribute in the words of the observation: the declaration does, and both come
+    /// from the kind in the same form. `enabled: true` is not comparable with `disabled`.
+    fn is_comparable(&self, change: &AttributeChange) -> bool {
+        let declared = attribute_text(&self.value, &change.attribute);
+        to_comparable_value(declared.as_deref()) == to_attribute_value(change.to.as_ref())
     }
 }
 

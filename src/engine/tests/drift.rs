@@ -103,6 +103,18 @@ fn recipe_changes_are_distinguished_from_machine_changes() {
     assert_eq!(list_findings(&stage.detect_drift()), expected);
 }
 
+/// The object that the step declares now was never applied: that is no change of the host.
+#[test]
+fn other_path_of_a_step_is_a_recipe_change() {
+    let stage = drift_project();
+    stage.run_once();
+    stage.write_recipe("base", &BASE.replace("@root/page", "@root/sheet"));
+    let former = stage.host_root("n1").join("page").into_string();
+    let left = expected_finding("page", &former, DriftCause::NoLongerDeclared);
+    let moved = expected_finding("page", "exists", DriftCause::RecipeChanged);
+    assert_eq!(list_findings(&stage.detect_drift()), [moved, left]);
+}
+
 /// An exported value comes from a host: another value does not show that the recipe changed.
 #[test]
 fn changed_export_is_not_reported_as_a_recipe_change() {
