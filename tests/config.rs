@@ -18,8 +18,8 @@ mod schemas;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use forge::config::{
-    self, ConditionOutcome, ExpandedStep, ExpansionInputs, ExpansionState, ExportedValues, FactSource, LoadOptions,
-    PendingInput, Project, RecipeInstance, StepExpander,
+    self, ConditionOutcome, ExpandedStep, ExpansionInputs, ExpansionState, ExportedValues, FactSource,
+    InapplicableReason, LoadOptions, PendingInput, Project, RecipeInstance, StepExpander,
 };
 use forge::diag::{DiagList, SourceMap, render_diag};
 use forge::facts::Facts;
@@ -226,7 +226,7 @@ fn each_expands_to_steps_and_when_waits_for_facts() {
     facts.0.insert("virtualization".into(), Ok(json!("lxc")));
     let turn = expand(&project, "w01", "kube-packages/load module", FactSource::Known(&facts), &ExportedValues::new())
         .remove(0);
-    assert!(matches!(&turn.state, ExpansionState::NotApplicable(why) if why == "`when` is false"));
+    assert!(matches!(&turn.state, ExpansionState::NotApplicable(InapplicableReason::WhenFalse)));
     assert_eq!(turn.reads.into_iter().collect::<Vec<_>>(), ["virtualization"]);
     let control = instance(&project, "cp", "kube-control");
     assert_eq!(control.params["endpoint"].value, json!("10.1.0.1:6443"));

@@ -11,6 +11,8 @@
     reason = "a panic fails the test"
 )]
 
+#[path = "sandbox/detached.rs"]
+mod detached;
 #[path = "sandbox/documents.rs"]
 mod documents;
 #[path = "sandbox/engine.rs"]

@@ -18,7 +18,7 @@ use crate::plan::{
     self, HostContext, HostHold, HostPlan, HostReachability, HostWarning, ObservedHost, ObservedNode, Plan, PlanInputs,
     RELEASE_HINT, StepAssessment, StepInstance, StepPlan, StepPredictions, UndeclaredResource, VerifyPlan,
 };
-use crate::probe::{UnansweredReason, WriterTrace};
+use crate::probe::UnansweredReason;
 use crate::resource::{Assessment, ChangeMark, ChangedObject};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -61,10 +61,10 @@ pub fn compute_drift(inputs: &PlanInputs<'_>, plan: &Plan, look: &DetectionConte
     let mut found = DetectedDrift::default();
     for host in &plan.hosts {
         let took = look.took.get(&host.host).copied().unwrap_or_default();
-        let writer = seen.get(&host.host).and_then(|seen| seen.writer.as_ref());
-        let drift = start_host_drift(host, writer, took);
+        let is_worked_on = seen.get(&host.host).is_some_and(|seen| seen.activity.is_some());
+        let drift = start_host_drift(host, took);
         let (found, passing, now) = (&mut found, &mut passing, look.now);
-        let mut of_one = HostDriftCollector { found, passing, plan: host, is_worked_on: writer.is_some(), now, drift };
+        let mut of_one = HostDriftCollector { found, passing, plan: host, is_worked_on, now, drift };
         if let Some(case) = seen.get(&host.host).and_then(|seen| HostContext::new(ground, &host.host, seen)) {
             of_one.collect_findings(&case, look.grown.get(&host.host).unwrap_or(&CounterGrowth::new()));
         }
@@ -75,8 +75,8 @@ pub fn compute_drift(inputs: &PlanInputs<'_>, plan: &Plan, look: &DetectionConte
     found
 }
 
-fn start_host_drift(plan: &HostPlan, writer: Option<&WriterTrace>, took: Duration) -> HostDrift {
-    let own = plan.hold.as_ref().map(warn_hold).into_iter().chain(writer.map(warn_writer));
+fn start_host_drift(plan: &HostPlan, took: Duration) -> HostDrift {
+    let own = plan.hold.as_ref().map(warn_hold);
     HostDrift {
         host: plan.host.clone(),
         reach: plan.reach.clone(),
@@ -89,13 +89,6 @@ fn start_host_drift(plan: &HostPlan, writer: Option<&WriterTrace>, took: Duratio
 
 fn warn_hold(hold: &HostHold) -> HostWarning {
     HostWarning { why: hold.describe().into(), hint: Some(RELEASE_HINT.to_owned()) }
-}
-
-/// Names the run that works on the host now: a difference may be what it has not done yet.
-fn warn_writer(writer: &WriterTrace) -> HostWarning {
-    let why = format!("another run works on this host: {}", writer.describe()).into();
-    let hint = "differences are not judged while it works; run `forge drift` again after its end";
-    HostWarning { why, hint: Some(hint.to_owned()) }
 }
 
 /// The check of one host.

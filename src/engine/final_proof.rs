@@ -96,6 +96,7 @@ impl<'h, 'r> FinalProof<'h, 'r> {
             return;
         }
         self.work.records.adopt_matching(&self.work.view, &self.work.results, &list_settled(findings));
+        self.work.records.queue_kept(&self.work.view);
     }
 
     fn report_verifications(&self) -> Vec<VerifyReport> {

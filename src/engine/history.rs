@@ -64,7 +64,7 @@ pub fn read_run(folder: &RunFolder) -> Result<PastRun, String> {
     let mut info = folder.read_info()?;
     let Some(text) = folder.read_file("report.json")? else {
         let active = folder.is_active();
-        let (report, in_flight) = rebuild_report(&info, &read_journal(folder)?);
+        let (report, in_flight) = rebuild_report(&info, active, &read_journal(folder)?);
         return Ok(PastRun { info, finished: false, active, in_flight, report });
     };
     let report = read_report(&text)?;
@@ -101,7 +101,7 @@ fn read_journal(folder: &RunFolder) -> Result<Vec<JournalEntry>, String> {
 
 /// Rebuilds the report of a run without one, from its journal alone, and the steps in flight at its end. The exit code of
 /// this report is not the run's.
-fn rebuild_report(info: &RunInfo, entries: &[JournalEntry]) -> (RunReport, Vec<StepInFlight>) {
+fn rebuild_report(info: &RunInfo, active: bool, entries: &[JournalEntry]) -> (RunReport, Vec<StepInFlight>) {
     // Hosts that had not started when the run was killed have no events.
     let mut hosts: IndexMap<HostName, HostJournal> =
         info.hosts.iter().map(|host| (host.clone(), HostJournal::default())).collect();
@@ -120,7 +120,7 @@ fn rebuild_report(info: &RunInfo, entries: &[JournalEntry]) -> (RunReport, Vec<S
         cluster: info.cluster.clone(),
         plan: None,
         simulated: info.simulated.iter().filter(|host| hosts.contains_key(*host)).cloned().collect(),
-        hosts: hosts.into_iter().map(|(host, trace)| trace.into_host_report(host)).collect(),
+        hosts: hosts.into_iter().map(|(host, trace)| trace.into_host_report(host, active)).collect(),
         budget_spent,
         // The journal does not show whether the user stopped the run or it is still active.
         interrupted: false,
@@ -192,13 +192,17 @@ impl HostJournal {
         running.map(|(step, at)| StepInFlight { host: host.clone(), step: step.clone(), since: at.clone() }).collect()
     }
 
-    fn into_host_report(self, host: HostName) -> HostReport {
+    /// Returns the report of a host; the run may still be `active`.
+    fn into_host_report(self, host: HostName, active: bool) -> HostReport {
         let took = self.steps.iter().map(|step| step.took).sum();
-        let open = match self.running.keys().next_back() {
-            Some(step) => format!("the run did not finish; the outcome of `{step}` is unknown"),
-            None => "the run did not finish".to_owned(),
+        let open = match (active, self.running.keys().next_back()) {
+            (true, Some(step)) => format!("works on `{step}`"),
+            (true, None) => "the run is in progress".to_owned(),
+            (false, Some(step)) => format!("the run did not finish; the outcome of `{step}` is unknown"),
+            (false, None) => "the run did not finish".to_owned(),
         };
-        let (outcome, reason) = self.end.unwrap_or((HostOutcome::Cancelled, open.into()));
+        let open_outcome = if active { HostOutcome::Running } else { HostOutcome::Cancelled };
+        let (outcome, reason) = self.end.unwrap_or((open_outcome, open.into()));
         HostReport {
             host,
             outcome,

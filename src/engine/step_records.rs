@@ -27,6 +27,7 @@ pub(super) fn has_adoptable_steps(run: &ApplyContext<'_>, plan: &HostPlan, seen:
 /// Returns whether matching steps of a host have no valid record.
 pub(super) fn lacks_records(options: &RunOptions, case: &HostContext<'_>, plan: &HostPlan) -> bool {
     case.expand_local_steps().iter().any(|turn| needs_record(options, case, plan, turn))
+        || (options.undo.is_none() && !plan::list_kept_records(case).is_empty())
 }
 
 /// Reports whether a turn matches in the plan while its record is missing or belongs to another declaration.
@@ -49,8 +50,8 @@ fn has_current_record(
     let Some(record) = case.find_record(&turn.expanded.id) else { return false };
     let text = |key: &str| record.get(key).and_then(Value::as_str);
     let digest = digest_desired(resource, case.ground.secrets, case.seen.key.as_deref());
-    // Old records without a cluster or an identity are rewritten, and those that name a failure.
-    let flawed = ["failed_boot", "unverified"].iter().any(|failure| record.get(*failure).is_some());
+    // Old records without a cluster or an identity are rewritten, and those that name a failure or a removal that kept the resource.
+    let flawed = ["failed_boot", "unverified", "kept"].iter().any(|failure| record.get(*failure).is_some());
     let whole = record.get("identity").is_some() && !flawed;
     whole && text("cluster") == Some(&*case.ground.project.cluster) && text("digest") == Some(&*digest)
 }
@@ -164,6 +165,20 @@ impl<'r> RecordQueue<'r> {
             })
             .collect();
         self.queue_proven(view, &due);
+    }
+
+    /// Queues the records of steps that the removal of their recipe kept: they are not declared afterwards, and are not
+    /// left behind by mistake.
+    pub fn queue_kept(&mut self, view: &HostView<'_>) {
+        let shared = self.run.board.shared_values();
+        let Some(case) = view.context(&shared).filter(|_| self.run.options.undo.is_none()) else { return };
+        for (id, record) in plan::list_kept_records(&case) {
+            let Ok(mut record) = serde_json::from_value::<StepRecord>(record.clone()) else { continue };
+            self.records.retain(|(other, _)| *other != id);
+            record.kept = true;
+            record.cluster = Some(self.run.project.cluster.clone());
+            self.records.push((id, record));
+        }
     }
 
     fn build_record(

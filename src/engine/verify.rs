@@ -6,8 +6,9 @@ use super::observed_hosts::ObservedHosts;
 use super::report::{HostReport, REPORT_VERSION, RunReport, VerifyReport};
 use super::run_options::RunOptions;
 use crate::config::Project;
-use crate::model::{HostOutcome, StepVerdict, UntrustedText};
-use crate::plan::{self, ChangeCertainty, HostPlan, HostReachability, HostRefusal, Plan, StepPlan};
+use crate::model::{HostName, HostOutcome, StepVerdict, UntrustedText};
+use crate::plan::{self, ChangeCertainty, HostPlan, HostReachability, HostRefusal, OngoingWork, Plan, StepPlan};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Makes the plan for an observation.
@@ -24,6 +25,8 @@ pub fn verify(
     events: &EventSender,
 ) -> RunReport {
     let took = |host: &HostPlan| observed.took_by.get(&host.host).copied().unwrap_or_default();
+    let busy = observed.seen.iter().filter_map(|seen| Some((&seen.host, seen.activity.as_ref()?)));
+    let busy: BTreeMap<&HostName, &OngoingWork> = busy.collect();
     RunReport {
         version: REPORT_VERSION,
         run: options.run.clone(),
@@ -31,7 +34,11 @@ pub fn verify(
         cluster: project.cluster.clone(),
         plan: None,
         simulated: plan.simulated.clone(),
-        hosts: plan.hosts.iter().map(|host| verify_host(project, host, took(host), events)).collect(),
+        hosts: plan
+            .hosts
+            .iter()
+            .map(|host| verify_host(project, host, busy.get(&host.host).copied(), took(host), events))
+            .collect(),
         budget_spent: false,
         interrupted: false,
         evict_busy: None,
@@ -39,12 +46,21 @@ pub fn verify(
     }
 }
 
-fn verify_host(project: &Project, plan: &HostPlan, took: Duration, events: &EventSender) -> HostReport {
+fn verify_host(
+    project: &Project,
+    plan: &HostPlan,
+    work: Option<&OngoingWork>,
+    took: Duration,
+    events: &EventSender,
+) -> HostReport {
     let (outcome, reason, hint) = match &plan.reach {
         HostReachability::Unreachable(why) => (HostOutcome::Unreachable, why.why.clone(), why.hint.clone()),
         HostReachability::Observed => match &plan.refused {
             Some(refused) => (HostOutcome::Ok, describe_missing_root(refused), Some(refused.hint.clone())),
-            None => (HostOutcome::Ok, describe_empty_host(project, &plan.host), None),
+            None => match work {
+                Some(work) => (HostOutcome::Ok, work.describe().into(), Some(OngoingWork::HINT.into())),
+                None => (HostOutcome::Ok, describe_empty_host(project, &plan.host), None),
+            },
         },
     };
     let steps = plan.steps.iter().map(verify_step);
@@ -52,6 +68,9 @@ fn verify_host(project: &Project, plan: &HostPlan, took: Duration, events: &Even
     if let Some(missing) = &plan.missing {
         let reason: UntrustedText = missing.describe_absence().into();
         verify.iter_mut().for_each(|verify| verify.result = VerifyResult::Unknown { reason: reason.clone() });
+    }
+    if work.is_some() {
+        verify.iter_mut().for_each(defer_failure);
     }
     let undeclared = plan.undeclared.clone();
     let mut report = HostReport { verify, hint, undeclared, took, ..empty_report(&plan.host, outcome, reason) };
@@ -64,6 +83,14 @@ fn verify_host(project: &Project, plan: &HostPlan, took: Duration, events: &Even
     // Sending fails only when the receiver is gone, shortly before the process ends.
     let _ = events.send(finished);
     report
+}
+
+/// Leaves a failure undecided: the run that works on the host may be about to change that.
+fn defer_failure(verify: &mut VerifyReport) {
+    if let VerifyResult::Failed { reason } = &verify.result {
+        let reason = format!("not judged while a run works on the host: {}", reason.raw()).into();
+        verify.result = VerifyResult::Unknown { reason };
+    }
 }
 
 fn describe_missing_root(refused: &HostRefusal) -> UntrustedText {

@@ -96,11 +96,13 @@ pub enum HostOutcome {
     Skipped,
     /// The run ended before the host was finished.
     Cancelled,
+    /// The run still works on the host, or has not begun there: only in a run that is read while it is in progress.
+    Running,
 }
 
 impl HostOutcome {
     /// Every outcome, the successful ones first.
-    pub const ALL: [HostOutcome; 11] = [
+    pub const ALL: [HostOutcome; 12] = [
         Self::Ok,
         Self::Changed,
         Self::Pending,
@@ -112,6 +114,7 @@ impl HostOutcome {
         Self::Unknown,
         Self::Skipped,
         Self::Cancelled,
+        Self::Running,
     ];
 
     /// Returns the name in machine formats.
@@ -128,6 +131,7 @@ impl HostOutcome {
             Self::Unknown => "unknown",
             Self::Skipped => "skipped",
             Self::Cancelled => "cancelled",
+            Self::Running => "running",
         }
     }
 }

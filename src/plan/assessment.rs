@@ -54,7 +54,9 @@ pub fn assess_step(
     ahead: &StepPredictions,
 ) -> StepAssessment {
     let (judgement, until, foresight) = match (&turn.expanded.state, &case.seen.missing) {
-        (ExpansionState::NotApplicable(why), _) => (not_applicable_assessment(why), None, ChangeCertainty::Predicted),
+        (ExpansionState::NotApplicable(why), _) => {
+            (not_applicable_assessment(why.describe()), None, ChangeCertainty::Predicted)
+        }
         (ExpansionState::Invalid(diags), _) => (invalid_assessment(case, diags), None, ChangeCertainty::Predicted),
         (_, Some(missing)) => {
             let (judgement, until) = missing.assess_cluster_step(turn.expanded.absent, turn.step.disruption);

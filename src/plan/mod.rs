@@ -20,6 +20,7 @@ mod infiniband;
 mod missing_cluster;
 mod model;
 mod observed_host;
+mod ongoing_work;
 mod other_inventories;
 mod package_effects;
 mod parallel;
@@ -64,6 +65,7 @@ pub use model::{
 pub use observed_host::{
     HostReachability, HostRefusal, ObservedHost, ObservedNode, StalePlanReason, UnreachableReason,
 };
+pub use ongoing_work::OngoingWork;
 pub use parallel::map_parallel;
 pub use planner::{PlanInputs, list_hosts_in_order, plan};
 pub use preconditions::{collect_preconditions, describe_changed_preconditions};
@@ -87,6 +89,7 @@ pub use step_planner::{assess_rules, list_provisions};
 pub use step_scope::{
     HostExports, choose_hosts, list_deferred_choices, read_exported_values, read_step_exports, to_exported_value,
 };
+pub use undeclared::list_kept_records;
 pub use undo_effect::derive_undo_effect;
 pub use unmet_dependency::{DependencyShortfall, UnmetDependency};
 pub use verify::{adjust_for_pending, assess_verification, build_check_run, find_failed_verification};

@@ -2,10 +2,11 @@
 
 use super::host_hold::HostHold;
 use super::missing_cluster::MissingCluster;
+use super::ongoing_work::OngoingWork;
 use super::secret_claims::{list_secret_claims, withhold_bodies};
 use crate::facts::Facts;
 use crate::model::{HostName, StepId, UntrustedText, Value};
-use crate::probe::{GuardTrace, Observation, Probe, ProbeReading, ScriptAccount, WriterTrace};
+use crate::probe::{GuardTrace, Observation, Probe, ProbeReading, ScriptAccount};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,8 +123,8 @@ pub struct ObservedHost {
     pub window: Option<UntrustedText>,
     /// The hold that keeps apply from changing the host.
     pub hold: Option<HostHold>,
-    /// The run that holds the writer lock of the host.
-    pub writer: Option<WriterTrace>,
+    /// Work of another run on the host.
+    pub activity: Option<OngoingWork>,
     /// Guards of earlier runs that no session confirmed.
     pub guards: Vec<GuardTrace>,
     /// Its Kubernetes node, if it is declared to be one.
@@ -154,7 +155,7 @@ impl ObservedHost {
             secret_claims: BTreeSet::new(),
             window: None,
             hold: None,
-            writer: None,
+            activity: None,
             guards: Vec::new(),
             node: None,
             key: None,
@@ -181,7 +182,7 @@ impl ObservedHost {
             secret_claims,
             window,
             hold: read_hold(&observation),
-            writer: read_writer(&observation),
+            activity: read_activity(&observation),
             guards: read_guards(&observation),
             observation,
             node: None,
@@ -202,7 +203,7 @@ impl ObservedHost {
             self.secret_claims.append(&mut list_secret_claims(&self.records));
             self.window = read_window_mark(&later);
             self.hold = read_hold(&later);
-            self.writer = read_writer(&later);
+            self.activity = read_activity(&later);
             self.guards = read_guards(&later);
         }
         withhold_bodies(&mut later, &self.secret_claims);
@@ -260,9 +261,9 @@ fn read_hold(observation: &Observation) -> Option<HostHold> {
     }
 }
 
-fn read_writer(observation: &Observation) -> Option<WriterTrace> {
+fn read_activity(observation: &Observation) -> Option<OngoingWork> {
     match observation.get(&Probe::Records) {
-        Ok(ProbeReading::Records(state)) => state.writer.clone(),
+        Ok(ProbeReading::Records(state)) => OngoingWork::from_state(state),
         _ => None,
     }
 }

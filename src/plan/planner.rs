@@ -4,7 +4,8 @@ use super::cross_host::{CrossHostStatus, CrossHostView};
 use super::cross_host_edges::{CrossHostEdges, StepTable};
 use super::host_context::{ChosenHosts, HostContext, PlanContext};
 use super::identity::HostIdentities;
-use super::model::{HostPlan, Plan, PlanPolicy, StepPlan};
+use super::model::{HostPlan, HostWarning, Plan, PlanPolicy, StepPlan};
+use super::ongoing_work::OngoingWork;
 use super::parallel::map_parallel;
 use super::rule_warnings::{collect_accepted_rules, collect_rule_warnings};
 use super::step_planner::StepPlanner;
@@ -150,6 +151,7 @@ fn plan_host(
     plan.steps = plan_steps(&case, &turns, identities, outside, told, &mut plan.window);
     plan.warnings.extend(collect_rule_warnings(&case));
     plan.accepted = collect_accepted_rules(&case);
+    plan.warnings.extend(seen.activity.as_ref().map(warn_ongoing_work));
     plan.warnings.extend(guard::warn_unconfirmed_guards(seen));
     plan.warnings.extend(other_inventories::warn_other_inventories(&case, &turns));
     plan.warnings.extend(window::warn_other_window(seen, &ground.project.cluster));
@@ -159,6 +161,10 @@ fn plan_host(
     plan.verify = assess_verifications(&case, &plan.steps);
     plan.undeclared = list_undeclared(&case, &turns);
     plan
+}
+
+fn warn_ongoing_work(work: &OngoingWork) -> HostWarning {
+    HostWarning { why: work.describe().into(), hint: Some(OngoingWork::HINT.to_owned()) }
 }
 
 /// Plans the steps of a host and determines the window that they need. Which units stop in the window, and which steps

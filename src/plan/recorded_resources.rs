@@ -2,7 +2,7 @@
 
 use super::host_context::HostContext;
 use super::record_identity::read_record_identity;
-use super::removal_record::is_removal_record;
+use super::removal_record::{is_kept_record, is_removal_record};
 use crate::model::{FormerIdentity, RecordIdentity, SecretStore, StepId, Value};
 use crate::object::{NodeMark, NodeMarkChanges, ObjectId, ObjectState};
 use crate::probe::{PathState, Probe, ProbeReading, UserState};
@@ -27,7 +27,7 @@ pub(super) struct RecordedResource {
     pub time: Option<Timestamp>,
     /// Whether it is the resource of the step's last apply, not of an earlier one.
     pub latest: bool,
-    /// Whether the record says that it was removed.
+    /// Whether the record says that it was removed, or kept by the removal of its recipe.
     pub removed: bool,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn parse_latest_record(step: &str, record: &Value) -> RecordedResourc
         identity: read_record_identity(record),
         time: text("time").parse().ok(),
         latest: true,
-        removed: is_removal_record(record),
+        removed: is_removal_record(record) || is_kept_record(record),
     }
 }
 

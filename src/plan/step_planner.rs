@@ -40,6 +40,8 @@ pub(super) struct StepPlanner<'w, 'a> {
     status: BTreeMap<StepIndex, PlannedStepStatus>,
     /// For steps that match but depend on a stopped step: the stopped step.
     behind: BTreeMap<StepIndex, UnmetDependency>,
+    /// Steps that the hold of the host holds back.
+    on_hold: BTreeSet<String>,
     /// Recipes that a rule, or the identity of the host, blocks here.
     ruled: BTreeMap<String, Assessment>,
     /// Steps that another step of the host contradicts.
@@ -76,6 +78,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
             waits,
             status,
             behind,
+            on_hold: BTreeSet::new(),
             ruled,
             contradicted,
             window,
@@ -151,7 +154,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         // A step that matches does not wait for any step.
         let (behind, waits_for) = match ruling.judgement.verdict.is_settled() {
             true => (stopped, None),
-            false => (None, stopped),
+            false => (None, stopped.filter(|stopped| !self.is_on_hold(stopped))),
         };
         let bases = self.collect_bases(turn, &ruling);
         let packages = PackageChanges::from_judgement(turn.step.kind, &ruling.judgement);
@@ -165,12 +168,20 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         (step.before, step.after) = bases;
         step.guard_s = guard_s;
         step.held = self.window.held_reason(&step);
+        if step.held.is_some() && self.window.hold.is_some() {
+            self.on_hold.insert(format!("{}/{}", step.id.recipe, step.id.step));
+        }
         self.record_outcome(turn, &step, behind, (packages, install));
         if leads_elsewhere && step.will_run() {
             let moved = list_provisions(turn).into_iter().chain(list_former_path(turn));
             self.ahead.predicted.redirected.extend(moved.map(|item| (item, step.id.clone())));
         }
         step
+    }
+
+    /// Reports whether a step is only held back because its host is on hold: then the steps after it are, too.
+    fn is_on_hold(&self, stopped: &UnmetDependency) -> bool {
+        stopped.shortfall.is_none() && self.on_hold.contains(&stopped.step)
     }
 
     /// Returns the values that a changing step depends on and the digest of its result, for a plan that is saved.

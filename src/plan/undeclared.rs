@@ -7,34 +7,62 @@ use super::model::UndeclaredResource;
 use super::recorded_resources::{
     self, OwnedClaims, RecordedClaim, RecordedResource, list_recorded_resources, resource_identity,
 };
-use crate::config::{ExpandedStep, ExpansionState};
-
+use super::removal_record::{is_kept_record, is_removal_record};
+use crate::config::{ExpandedStep, ExpansionState, InapplicableReason};
+use crate::graph::DependencyKind;
+use crate::model::{StepId, Value};
 use crate::probe::Probe;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The declarations for a host, whether or not this run observes them.
 #[derive(Default)]
 struct DeclaredClaims {
-    /// Steps, and whether their resource is known.
-    steps: BTreeMap<String, bool>,
+    steps: BTreeMap<String, StepDeclaration>,
     owned: OwnedClaims,
+}
+
+/// What a step declares for a host.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StepDeclaration {
+    /// A resource.
+    Known,
+    /// A resource that is not known yet, or a step that the host's present state excludes.
+    Open,
+    /// Nothing: its condition is false, and reads only what people declare.
+    Dropped,
 }
 
 impl DeclaredClaims {
     fn from_context(case: &HostContext<'_>) -> Self {
         let mut declared = Self::default();
-        case.expand_declared_steps().iter().flat_map(|turns| turns.iter()).for_each(|turn| declared.add_instance(turn));
+        let turns = case.expand_declared_steps();
+        turns.iter().flat_map(|turns| turns.iter()).for_each(|turn| declared.add_instance(case, turn));
         declared
     }
 
-    fn add_instance(&mut self, turn: &ExpandedStep) {
-        let identity = match &turn.state {
-            ExpansionState::Resource(resource) => Some(resource_identity(resource.as_ref())),
-            _ => None,
+    fn add_instance(&mut self, case: &HostContext<'_>, turn: &ExpandedStep) {
+        let declaration = match &turn.state {
+            ExpansionState::Resource(resource) => {
+                self.owned.add_identity(&resource_identity(resource.as_ref()));
+                StepDeclaration::Known
+            }
+            _ if is_dropped(case, turn) => StepDeclaration::Dropped,
+            _ => StepDeclaration::Open,
         };
-        identity.iter().for_each(|identity| self.owned.add_identity(identity));
-        self.steps.insert(turn.id.to_string(), identity.is_some());
+        self.steps.insert(turn.id.to_string(), declaration);
     }
+}
+
+/// Reports whether the condition of a step is false because of what people declare. A condition on facts or on exported
+/// values may be false because the step did its work, or because the host has a fault.
+fn is_dropped(case: &HostContext<'_>, turn: &ExpandedStep) -> bool {
+    let exports = || {
+        let index = case.graph.find_step(&turn.id.recipe, &turn.id.step);
+        index.is_none_or(|index| case.graph.incoming_edges(index).any(|edge| edge.why == DependencyKind::Export))
+    };
+    matches!(turn.state, ExpansionState::NotApplicable(InapplicableReason::WhenFalse))
+        && turn.reads.is_empty()
+        && !exports()
 }
 
 /// Returns what the record of a step of the cluster names, the step does not declare any more, and another step declares:
@@ -100,13 +128,37 @@ fn is_undeclared(
     match declared.steps.get(&memory.step) {
         // A resource without a name is identified by its step alone.
         Some(_) if nameless => false,
-        // Its current resource is unknown, or the step does not apply to the host: assume that the resource is the
-        // same.
-        Some(false) if memory.latest => false,
+        // Assume that the resource is the same.
+        Some(StepDeclaration::Open) if memory.latest => false,
         None if memory.latest && is_step_declared(case, turns, &memory.step) => false,
         None if nameless => !is_declared_elsewhere(case, memory),
         _ => memory.is_orphaned(case, all, &declared.owned),
     }
+}
+
+/// Returns the records of steps that the removal of their recipe keeps, and that do not say so yet.
+pub fn list_kept_records<'a>(case: &HostContext<'a>) -> Vec<(StepId, &'a Value)> {
+    if case.seen.records.is_empty() || case.ground.project.generated {
+        return Vec::new();
+    }
+    let is_kept = |turn: &&StepInstance<'_>| {
+        matches!(turn.expanded.state, ExpansionState::NotApplicable(InapplicableReason::Kept))
+    };
+    let turns = case.expand_local_steps();
+    let kept: Vec<StepId> = turns.iter().filter(is_kept).map(|turn| turn.expanded.id.clone()).collect();
+    let identify = |step: &String| kept.iter().find_map(|id| identify_instance(id, step));
+    let steps = case.seen.records.keys().filter_map(|step| Some((step, identify(step)?)));
+    let records = steps.filter_map(|(step, id)| Some((id, case.seen.find_record(&case.ground.project.cluster, step)?)));
+    records.filter(|(_, record)| !is_removal_record(record) && !is_kept_record(record)).collect()
+}
+
+/// Returns the identity of the instance of `step` that a record names `text`; `None` if it is of another step.
+fn identify_instance(step: &StepId, text: &str) -> Option<StepId> {
+    let key = match text.strip_prefix(&step.to_string())? {
+        "" => None,
+        key => Some(key.strip_prefix('[')?.strip_suffix(']')?.into()),
+    };
+    Some(StepId { key, ..step.clone() })
 }
 
 /// Returns whether another step declares the same as the record of a resource without a name, such as a command: its
@@ -129,13 +181,18 @@ fn is_step_declared(case: &HostContext<'_>, turns: &[StepInstance<'_>], record: 
         let Some(key) = record.strip_prefix(&format!("{}/{}", recipe.name, step.name)) else { return false };
         match &step.each {
             None => key.is_empty(),
-            Some(_) => key.starts_with('[') && !are_instances_known(turns, &recipe.name, &step.name),
+            Some(_) => key.starts_with('[') && !are_instances_known(case, turns, &recipe.name, &step.name),
         }
     })
 }
 
-fn are_instances_known(turns: &[StepInstance<'_>], recipe: &str, step: &str) -> bool {
+fn are_instances_known(case: &HostContext<'_>, turns: &[StepInstance<'_>], recipe: &str, step: &str) -> bool {
     let mut own = turns.iter().filter(|t| *t.expanded.id.recipe == *recipe && *t.expanded.id.step == *step).peekable();
     own.peek().is_some()
-        && own.all(|turn| !matches!(turn.expanded.state, ExpansionState::Deferred(_) | ExpansionState::Invalid(_)))
+        && own.all(|turn| match turn.expanded.state {
+            ExpansionState::Deferred(_) | ExpansionState::Invalid(_) => false,
+            ExpansionState::NotApplicable(InapplicableReason::WhenFalse) => is_dropped(case, &turn.expanded),
+            ExpansionState::NotApplicable(InapplicableReason::Kept) => false,
+            _ => true,
+        })
 }

@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 /// host's clock, if there is a hold; `writer`, the run that holds the writer lock, as it describes itself; `guard`, the
 /// state, name, time and steps of each guard that no session confirmed. JSON text contains no NUL byte, so one process
 /// prints the lines of all files. systemd keeps a file for each transient unit as long as it knows the unit, so without
-/// such a file there is nothing to query. The file of the lock begins with the token
-/// and the process of the holder. It is empty while no run holds the lock, but not after a run that was killed; to try the
-/// lock would hold up a run that takes it at this moment.
+/// such a file there is nothing to query. The file of the writer lock begins with
+/// the token and the process of the holder, that of the act lock with those of the shell of a script, which may go on after
+/// its run. Either may be left by a run that was killed or has ended; to try a lock would hold up a run that takes it at
+/// this moment. The shell skips the NUL bytes between the arguments of a process.
 const SNIPPET: &str = r#"D=/var/lib/forge
 a= me=
 while read -r k v me v; do [ "$k" != Uid: ] || break; me=; done </proc/self/status
@@ -40,18 +41,19 @@ u=$(systemctl show --no-pager -p Id,ActiveState,Transient,ExecMainStartTimestamp
 fi
 printf 'units\0%s\0' "$u"
 [ ! -f $D/window.json ] || printf 'window\0%s\0' "$(cat $D/window.json)"
-f=/run/lock/forge
-if [ -s $f ] && [ -f $f ] && [ -O $f ]; then
-k= v=
+for f in /run/lock/forge /run/lock/forge.act; do
+[ -s $f ] && [ -f $f ] && [ -O $f ] || continue
+k= v= a=
 { read -r k; read -r v; } <$f
-if [ -n "$k" ] && [ -n "$v" ] && [ -r "/proc/$v/cmdline" ]; then
-case $(tr '\0' ' ' 2>/dev/null </proc/$v/cmdline) in *"$k"*)
+[ -n "$k" ] && [ -n "$v" ] && [ -r "/proc/$v/cmdline" ] || continue
+{ IFS= read -r a </proc/$v/cmdline; } 2>/dev/null
+case $a in *"$k"*)
 printf 'writer\0'
 { read -r k; read -r k; while read -r k; do printf '%s\n' "$k"; done; } <$f
-printf '\0' ;;
+printf '\0'
+break ;;
 esac
-fi
-fi
+done
 [ ! -f $D/hold.json ] || printf 'hold\0%s\0%s\0' "$(cat $D/hold.json)" "$(date +%s)"
 for g in $D/guard/*/; do
 g=${g%/} s=armed

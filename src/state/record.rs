@@ -35,6 +35,9 @@ pub struct StepRecord {
     /// Whether the step was a removal, verified as complete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub absent: bool,
+    /// Whether its recipe was removed and the step kept its resource (`keep`): nothing is left to report.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kept: bool,
     /// `sha256:…` of the canonical desired value; `keyed:…` if it contains a secret.
     pub digest: String,
     /// The desired value; absent if it contains a secret.
@@ -79,6 +82,7 @@ impl StepRecord {
             version: RECORD_VERSION,
             cluster: Some(cluster.to_owned()),
             absent: false,
+            kept: false,
             step: id.to_string(),
             kind: kind.to_owned(),
             title: title.to_owned(),

@@ -62,14 +62,15 @@ const OBSERVING_END: &str = r#"; s=$?; printf '\001%s>%d.' "$1" "$s"; printf '\0
 
 /// `$2` token, `$3` lock, `$4` seconds after which the script is ended, if any. The act lock is taken before the owner is read: a process that takes the writer lock writes
 /// its owner before it checks the act lock, so at least one of the two sees the other. The script's own processes do
-/// not inherit the act lock; otherwise a daemon would hold it forever.
+/// not inherit the act lock; otherwise a daemon would hold it forever. The file of the act lock names the owner too, with
+/// the process of this shell: a script goes on if its run detaches from it.
 const ACTING_WRAPPER: &str = concat!(
     own_path!(),
     r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
     r#"[ -f "$f" ] && [ -O "$f" ] && [ -f "$f.act" ] && [ -O "$f.act" ] || no lost; "#,
     r#"exec 8<>"$f.act"; flock -n 8 || no acting; "#,
     r#"t=; read -r t <"$f"; [ "$t" = "$2" ] || no lost; flock -n 9 9<"$f" && no lost; "#,
-    r#"while IFS= read -r l || [ -n "$l" ]; do printf '%s\n' "$l"; done <"$f" >"$f.act"; "#,
+    r#"{ read -r l; read -r l; printf '%s\n%s\n' "$2" "$$"; while IFS= read -r l || [ -n "$l" ]; do printf '%s\n' "$l"; done; } <"$f" >"$f.act"; "#,
     r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; ${4:+timeout -k 30 $4} /bin/sh -s 8>&-; s=$?; exec 8>&-; "#,
     r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
 );
@@ -81,7 +82,7 @@ const RECEIVING_WRAPPER: &str = concat!(
     r#"[ -f "$f" ] && [ -O "$f" ] && [ -f "$f.act" ] && [ -O "$f.act" ] || no lost; "#,
     r#"exec 8<>"$f.act"; flock -n 8 || no acting; "#,
     r#"t=; read -r t <"$f"; [ "$t" = "$2" ] || no lost; flock -n 9 9<"$f" && no lost; "#,
-    r#"while IFS= read -r l || [ -n "$l" ]; do printf '%s\n' "$l"; done <"$f" >"$f.act"; "#,
+    r#"{ read -r l; read -r l; printf '%s\n%s\n' "$2" "$$"; while IFS= read -r l || [ -n "$l" ]; do printf '%s\n' "$l"; done; } <"$f" >"$f.act"; "#,
     r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; IFS= read -r c; c=$(printf %s "$c" | base64 -d); "#,
     r#"(eval "$c") 7<&0 8>&-; s=$?; exec 8>&-; "#,
     r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,

@@ -83,12 +83,37 @@ impl std::ops::Deref for SharedExpandedStep {
 pub enum ExpansionState {
     /// Every value is known: the resource to assess and apply.
     Resource(Arc<dyn Resource>),
-    /// `when` is false, or `each` is empty: why, as a lowercase fragment.
-    NotApplicable(String),
+    /// The step does nothing on the host.
+    NotApplicable(InapplicableReason),
     /// Waits for facts or an export.
     Deferred(DeferredStep),
     /// A value does not match the type of its field. Diagnostics point into the recipe and the inventory.
     Invalid(Vec<Diag>),
+}
+
+/// Why a step does nothing on a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InapplicableReason {
+    /// `when` is false.
+    WhenFalse,
+    /// `each` is empty.
+    NoItems,
+    /// The recipe is removed, and a step of scope `fleet` creates nothing.
+    CreatesNothing,
+    /// The recipe is removed, and the step is to be kept.
+    Kept,
+}
+
+impl InapplicableReason {
+    /// Returns a lowercase fragment.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::WhenFalse => "`when` is false",
+            Self::NoItems => "`each` is empty",
+            Self::CreatesNothing => "a `fleet` step creates nothing to remove",
+            Self::Kept => "a removal keeps it (`keep`)",
+        }
+    }
 }
 
 /// A step that cannot be built yet.

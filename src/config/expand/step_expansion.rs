@@ -1,6 +1,6 @@
 //! Expands one step into its instances: evaluates `when`, `each` and `key`, then renders, checks and builds the body.
 
-use super::expanded_step::{DeferredStep, ExpandedStep, ExpansionState};
+use super::expanded_step::{DeferredStep, ExpandedStep, ExpansionState, InapplicableReason};
 use super::recipe_files::RecipeFolder;
 use super::template_reads::StepTemplateInfo;
 use crate::config::field_check::{CheckedFields, check_fields};
@@ -32,11 +32,11 @@ pub(super) fn expand_step(
     let work = StepExpansion { project, instance, step, bindings };
     let id = StepId::new(&instance.recipe.name, &step.name);
     let kept = match step.scope {
-        StepScope::Fleet => Some("a `fleet` step creates nothing to remove"),
-        _ => step.keep.then_some("a removal keeps it (`keep`)"),
+        StepScope::Fleet => Some(InapplicableReason::CreatesNothing),
+        _ => step.keep.then_some(InapplicableReason::Kept),
     };
     if let Some(why) = kept.filter(|_| instance.absent) {
-        return vec![ExpandedStep::new(id, ExpansionState::NotApplicable(why.to_owned()), BTreeSet::new(), true)];
+        return vec![ExpandedStep::new(id, ExpansionState::NotApplicable(why), BTreeSet::new(), true)];
     }
     if step.each.is_none() {
         return vec![work.expand_instance(id, bindings, true)];
@@ -88,7 +88,7 @@ impl StepExpansion<'_> {
         let state = match self.evaluate_when(&mut renderer) {
             WhenOutcome::True => return None,
             WhenOutcome::False if self.step.otherwise_absent => return None,
-            WhenOutcome::False => ExpansionState::NotApplicable("`when` is false".to_owned()),
+            WhenOutcome::False => ExpansionState::NotApplicable(InapplicableReason::WhenFalse),
             WhenOutcome::Other(state) => state,
         };
         Some(ExpandedStep::new(id.clone(), state, renderer.reads, self.instance.absent))
@@ -100,7 +100,7 @@ impl StepExpansion<'_> {
         match renderer.evaluate_value(each) {
             Some(EvalOutcome::Known { value, .. }) => match to_keyed_items(&value) {
                 Some(items) if items.is_empty() => {
-                    EachItems::Other(ExpansionState::NotApplicable("`each` is empty".to_owned()), renderer.reads)
+                    EachItems::Other(ExpansionState::NotApplicable(InapplicableReason::NoItems), renderer.reads)
                 }
                 Some(items) => EachItems::Known(items, renderer.reads),
                 None => {
@@ -164,7 +164,7 @@ impl StepExpansion<'_> {
         let state = match if ask_when { self.evaluate_when(&mut renderer) } else { WhenOutcome::True } {
             WhenOutcome::Other(state) => state,
             WhenOutcome::False if !self.step.otherwise_absent => {
-                ExpansionState::NotApplicable("`when` is false".to_owned())
+                ExpansionState::NotApplicable(InapplicableReason::WhenFalse)
             }
             when => {
                 absent |= matches!(when, WhenOutcome::False);

@@ -202,7 +202,7 @@ fn describe_expanded_step(turn: &ExpandedStep, fields: Value, inputs: Vec<StepIn
         ExpansionState::Resource(resource) => {
             RenderedStep { title: Some(resource.title()), fields: Some(fields), ..nothing }
         }
-        ExpansionState::NotApplicable(why) => RenderedStep { why: Some(why.clone()), ..nothing },
+        ExpansionState::NotApplicable(why) => RenderedStep { why: Some(why.describe().to_owned()), ..nothing },
         ExpansionState::Deferred(deferred) => {
             let waiting = deferred.fields.iter().map(|field| format!("`{field}`")).collect::<Vec<_>>().join(", ");
             let what = if waiting.is_empty() { "the step".to_owned() } else { waiting };

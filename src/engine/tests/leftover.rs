@@ -101,6 +101,40 @@ fn renamed_step_or_key_leaves_no_leftover() {
     assert_eq!(plan_leftovers(&stage, &keyed.replace(", 'b': 'two'", "")), ["base/site[b]: file two"]);
 }
 
+/// A condition on facts may be false because of what the step did, or because of a fault.
+#[test]
+fn step_that_its_condition_drops_is_left_behind() {
+    let page = file_step("page", "one");
+    let each = "  - name: page\n    each: \"['one']\"\n    file: { path: '@root/{{ item }}', content: x, @own }\n";
+    for (step, told) in [(page.as_str(), "base/page: file one"), (each, "base/page[one]: file one")] {
+        let stage = leftover_project(step);
+        let when = |condition: &str| format!("{step}    when: \"{condition}\"\n");
+        assert_eq!(plan_leftovers(&stage, &when("facts.os.id == 'none'")), NOTHING, "{told}");
+        assert_eq!(plan_leftovers(&stage, &when("host.name == 'n2'")), [told]);
+        let removed = format!("{}    otherwise: absent\n", when("host.name == 'n2'"));
+        assert_eq!((plan_leftovers(&stage, &removed), stage.has_file("n1", "one")), (vec![], false), "{told}");
+        assert_eq!(plan_leftovers(&stage, &when("host.name == 'n2'")), NOTHING);
+    }
+}
+
+#[test]
+fn kept_resource_is_no_leftover_once_its_recipe_was_removed() {
+    let each = "  - name: two\n    each: \"['two']\"\n    keep: true\n    \
+                file: { path: '@root/{{ item }}', content: x, @own }\n";
+    let steps = file_step("page", "one") + "    keep: true\n" + each;
+    let stage = leftover_project(&steps);
+    stage.replace_apply("");
+    assert_eq!(run_again(&stage).len(), 2, "the recipe was not removed");
+    stage.replace_apply(GONE);
+    assert_eq!((run_again(&stage), run_again(&stage)), (vec![], vec![]));
+    stage.replace_apply("");
+    assert_eq!((run_again(&stage), stage.has_file("n1", "one")), (vec![], true));
+    stage.replace_apply(APPLY);
+    assert_eq!(run_again(&stage), NOTHING);
+    stage.replace_apply("");
+    assert_eq!(run_again(&stage).len(), 2, "it was declared again");
+}
+
 #[test]
 fn leftover_is_reported_after_its_recipe_is_removed() {
     let stage = leftover_project(&file_step("page", "one"));

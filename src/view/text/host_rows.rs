@@ -72,7 +72,7 @@ fn outcome_style(outcome: HostOutcome) -> Style {
     match outcome {
         HostOutcome::Ok => GOOD,
         HostOutcome::Changed | HostOutcome::Pending | HostOutcome::Unknown => CHANGE,
-        HostOutcome::Skipped | HostOutcome::Cancelled => DIM,
+        HostOutcome::Skipped | HostOutcome::Cancelled | HostOutcome::Running => DIM,
         _ => BAD,
     }
 }

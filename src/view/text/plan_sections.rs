@@ -443,7 +443,7 @@ pub fn write_left_behind<'a>(
     }
     if groups.keys().any(|left| left.applied) {
         write_hint(
-            "if the recipe stays, declare the resource in a step with `when: \"false\"` and `otherwise: absent` to remove it",
+            "to remove a resource while its recipe stays, declare it in a step with `otherwise: absent` whose `when` is false",
             out,
         )?;
     }

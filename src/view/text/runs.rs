@@ -69,9 +69,11 @@ fn format_result(run: &PastRun) -> String {
         formatting::join_counts(&outcomes)
     );
     let exit = run.report.exit_code();
-    match run.finished {
-        true => format!("exit {}, {}", exit.code(), hosts.trim_end_matches(": ")),
-        false => format!("not finished, {}", hosts.trim_end_matches(": ")),
+    let hosts = hosts.trim_end_matches(": ");
+    match (run.finished, run.active) {
+        (true, _) => format!("exit {}, {hosts}", exit.code()),
+        (false, true) => format!("in progress, {hosts}"),
+        (false, false) => format!("not finished, {hosts}"),
     }
 }
 
@@ -86,13 +88,14 @@ pub fn write_run(text: &TextWriter, run: &PastRun, out: &mut dyn Write) -> io::R
     super::problems::write_problems(&run.report, out)?;
     super::host_rows::write_rows(&run.report, out)?;
     write_in_flight(run, out)?;
-    let why = match run.active {
-        true => "in progress on this machine; results are from its journal",
-        false => {
-            "not in progress on this machine; its controller was stopped, or is another machine; results are from its journal"
-        }
+    let (word, why) = match run.active {
+        true => ("in progress:", "on this machine; results are from its journal"),
+        false => (
+            "not finished:",
+            "not in progress on this machine; its controller was stopped, or is another machine; results are from its journal",
+        ),
     };
-    writeln!(out, "{} {why}", paint(CHANGE, "not finished:"))
+    writeln!(out, "{} {why}", paint(CHANGE, word))
 }
 
 /// Writes the steps in flight at the end of the journal.

@@ -96,7 +96,7 @@ fn undeclared_resources_are_listed_with_a_removal_hint() {
         shown(vec![gone.clone(), moved.clone()]),
         "no longer declared: applied earlier, not removed\n- package agent  old/a  on x\n- file /etc/b  web/b[1]  on x\n  \
          hint: to remove the resources of a recipe, declare its entry with `ensure: absent`\n  \
-         hint: if the recipe stays, declare the resource in a step with `when: \"false\"` and `otherwise: absent` to remove it"
+         hint: to remove a resource while its recipe stays, declare it in a step with `otherwise: absent` whose `when` is false"
     );
     assert!(!shown(vec![gone]).contains("otherwise"));
     assert!(!shown(vec![moved]).contains("ensure"));

@@ -1,0 +1,39 @@
+//! Work of a run on a host while it is observed: its state may be about to change.
+
+use crate::model::UntrustedText;
+use crate::probe::{RecordsState, WriterTrace};
+
+/// Work of a run on a host at the time of the observation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OngoingWork {
+    /// A run that holds the writer lock, or that detached from a script which is still running.
+    Run(WriterTrace),
+    /// The unit of a long step.
+    Unit {
+        /// The name of the unit.
+        name: String,
+        /// When it started, as systemd prints it.
+        since: UntrustedText,
+    },
+}
+
+impl OngoingWork {
+    /// What to do about it.
+    pub const HINT: &str = "what it changes is not part of this result: wait for its end";
+
+    /// Returns what the host's state says about such work, if there is any.
+    pub(super) fn from_state(state: &RecordsState) -> Option<Self> {
+        let unit = |(name, since): &(String, UntrustedText)| Self::Unit { name: name.clone(), since: since.clone() };
+        state.writer.clone().map(Self::Run).or_else(|| state.running.first().map(unit))
+    }
+
+    /// Returns a lowercase fragment that names the run.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Run(writer) => format!("another run works on this host: {}", writer.describe()),
+            Self::Unit { name, since } => {
+                format!("a step of another run is still running on this host: unit `{name}`, since {}", since.raw())
+            }
+        }
+    }
+}
