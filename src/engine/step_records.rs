@@ -10,7 +10,7 @@ use super::step_results::StepResults;
 use crate::config::ExpansionState;
 use crate::model::{SecretStore, StepId, Value};
 use crate::plan::{self, HostContext, HostPlan, ObservedHost, StepInstance, digest_desired, to_canonical_json};
-use crate::resource::Resource;
+use crate::resource::{Resource, refresh_recorded_start};
 use crate::script::ShellFragment;
 use crate::state::{FormerRecord, StepRecord, UndoneStep};
 use crate::transport::TransportError;
@@ -56,6 +56,15 @@ fn has_current_record(
     whole && text("cluster") == Some(&*case.ground.project.cluster) && text("digest") == Some(&*digest)
 }
 
+/// Returns a record that an undo restores. The files that it names have other times than when it was written.
+fn refresh_record(former: &FormerRecord, case: &HostContext<'_>) -> FormerRecord {
+    let mut restored = former.clone();
+    if let Some(record) = &mut restored.body {
+        refresh_recorded_start(record, &case.seen.observation);
+    }
+    restored
+}
+
 /// The records of verified steps that are not written yet.
 pub(super) struct RecordQueue<'r> {
     run: &'r ApplyContext<'r>,
@@ -91,7 +100,7 @@ impl<'r> RecordQueue<'r> {
             self.proven.extend(proven.iter().cloned());
             for change in undo.list_changes(&case.host.name) {
                 if change.generated.is_subset(&self.proven) && self.completed.insert(change.step.clone()) {
-                    self.restored.extend_from_slice(&change.records);
+                    self.restored.extend(change.records.iter().map(|record| refresh_record(record, &case)));
                     let (run, by) = (undo.scope.run.clone(), self.run.options.run.clone());
                     self.undone.push(UndoneStep { run, step: change.step.clone(), by });
                 }

@@ -266,7 +266,11 @@ impl<'j> RunOnHost<'j> {
         for at in taken {
             let step = self.steps[*at].1;
             for declared in step.effect.steps.iter().filter(|declared| declared.restarts) {
-                let inputs = written.list_generated_names(&step.restart_on);
+                // A timer restarts on its own files.
+                let own = step.effect.paths.iter().filter_map(|path| written.paths.get(path).cloned());
+                let inputs: BTreeSet<String> =
+                    written.list_generated_names(&step.restart_on).into_iter().chain(own).collect();
+                let inputs: Vec<String> = inputs.into_iter().collect();
                 written.push_declaration(step, declared, &inputs);
             }
         }

@@ -40,5 +40,6 @@ pub use membership::DeclaredMembership;
 pub use registry::{all_kinds, find_kind, kind_traits};
 pub(crate) use shared::apply_trace;
 pub(crate) use shared::support::unit_name;
+pub use system::service::refresh_recorded_start;
 pub use traits::{EffectReach, GuardSupport, KindTraits, PackageExposure, PackageListing};
 pub use undo_kinds::{ClusterUndoContext, build_cluster_undo, find_cluster_refusal, is_undo_declaration};

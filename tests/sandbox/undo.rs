@@ -51,3 +51,36 @@ fn change_that_cannot_be_undone_keeps_no_other() {
     assert!(!drift.contains("the machine changed"), "{drift}");
     lab.nothing_is_left();
 }
+
+/// The process has read the restored file, and the timer started with the restored schedule.
+#[test]
+fn undone_reload_and_timer_are_as_before() {
+    let recipe = |v: u32| {
+        format!(
+            "recipe: r\nsteps:\n  - {{ name: conf, file: {{ path: /etc/appd.conf, content: 'a={v}' }} }}\n  \
+             - {{ name: unit, unit: {{ name: appd.service, content: \"[Service]\\nExecStart=/bin/sleep 7777\\n\
+             ExecReload=/bin/true\\n[Install]\\nWantedBy=multi-user.target\\n\" }} }}\n  \
+             - {{ name: run, restart_on: [conf, unit], service: {{ name: appd, enabled: true, reload: true }} }}\n  \
+             - {{ name: tick, timer: {{ name: tick, every: {v}h, command: /bin/true }} }}\n"
+        )
+    };
+    let Some(lab) = lab(&recipe(1)) else { return };
+    let pid = || lab.inside("inventory.yaml", "a", "systemctl show -p MainPID appd");
+    let started = || lab.inside("inventory.yaml", "a", "systemctl show -p InvocationID tick.timer");
+    assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 0\n"));
+    let process = pid();
+    lab.file("recipes/r.yaml", &recipe(2));
+    assert!(lab.forge(&["apply", "--yes"]).contains("3 steps changed"));
+    let second = started();
+    let undone = lab.forge(&["undo", "last", "--yes"]);
+    assert!(undone.starts_with("exit 0\n"), "{undone}");
+    assert_ne!(started(), second, "the timer has the restored schedule: {undone}");
+    assert_eq!(pid(), process, "a reload keeps the process");
+    lab.file("recipes/r.yaml", &recipe(1));
+    let plan = lab.forge(&["plan"]);
+    assert!(plan.contains("no changes: 1 host, 4 steps match"), "{plan}");
+    let drift = lab.forge(&["drift"]);
+    assert!(drift.starts_with("exit 0\n"), "{drift}");
+    lab.forge(&["sandbox", "reset", "-i", "inventory.yaml"]);
+    lab.nothing_is_left();
+}

@@ -109,6 +109,21 @@ pub(super) fn record_inputs<'i>(
     serde_json::to_string(&entries).map_err(|error| UnansweredReason::new(error.to_string()))
 }
 
+/// Replaces the times of files in the record of a service by the observed ones: an undo restored the files, and proved
+/// that the process has read them. A record that lists no times stays as it is.
+pub fn refresh_recorded_start(record: &mut Value, seen: &Observation) {
+    let Some(text) = record.pointer("/started/inputs").and_then(Value::as_str) else { return };
+    let Ok(mut entries) = serde_json::from_str::<BTreeMap<String, LoadedInput>>(text) else { return };
+    for (path, time) in entries.values_mut().flat_map(|input| input.paths.iter_mut().flatten()) {
+        if let Ok(now) = path_ctime(seen, path) {
+            *time = now;
+        }
+    }
+    if let Ok(text) = serde_json::to_string(&entries) {
+        record["started"]["inputs"] = Value::String(text);
+    }
+}
+
 /// Returns the probe of an input's path, as added by the planner.
 pub(super) fn input_probe(path: &str) -> Probe {
     path_probe(path)

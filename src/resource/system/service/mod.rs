@@ -12,6 +12,7 @@ mod undo;
 
 pub(in crate::resource) use self::declaration::ServiceResource;
 pub(in crate::resource) use self::diff::ServiceDiff;
+pub use self::loaded_inputs::refresh_recorded_start;
 use crate::diag::Diag;
 use crate::model::{GuardEffect, RecordedStart, UndoEffect, Value};
 use crate::probe::{Observation, Probe};
@@ -50,7 +51,8 @@ were not touched since the start. Removed files and the effects of commands have
 input it touches `/run/forge-applied/STEP`, whose ctime is used instead.
 
 If a run is killed between a change and the restart, the next run completes it. With `reload: true`, `systemctl reload`
-applies changed content; a new package, a changed unit or drop-in, or a replaced executable still restarts. A reload
+applies changed content; a new package, a changed unit or drop-in, a replaced executable, or a changed input that is an
+executable file still restarts: it is a program. A reload
 writes a mark to `/run/forge/reloaded/` with the start, the inputs, and the time at which it began: the mark does not
 cover an input that was touched later.
 

@@ -5,7 +5,7 @@
 
 use super::loaded_inputs::{LoadedInput, input_probe};
 use crate::model::Value;
-use crate::probe::{Observation, PathState, UnansweredReason, UnitState};
+use crate::probe::{Observation, PathState, PathType, UnansweredReason, UnitState};
 use crate::resource::RestartInput;
 use crate::resource::packages::package::is_file_list;
 use crate::resource::shared::support::{path_state, sha256_hex};
@@ -73,7 +73,7 @@ impl RunningService<'_> {
         }
         let mut coming = Vec::new();
         for input in self.inputs {
-            let target = match self.may_reload && is_content_input(input) && self.unit.can_reload {
+            let target = match self.unit.can_reload && self.is_applied_by_reload(input)? {
                 true => &mut renewal.reload,
                 false => &mut renewal.restart,
             };
@@ -88,6 +88,23 @@ impl RunningService<'_> {
         }
         renewal.predicted = !coming.is_empty() && coming.len() == renewal.restart.len() + renewal.reload.len();
         Ok(renewal)
+    }
+
+    /// Reports whether a reload may apply the input: it is chosen, and the input is content that a process reads again. An
+    /// executable file is a program, and a process that runs a script does not map it.
+    fn is_applied_by_reload(&self, input: &RestartInput) -> Result<bool, UnansweredReason> {
+        if !self.may_reload || !is_content_input(input) {
+            return Ok(false);
+        }
+        for path in &input.paths {
+            if let PathState::Present(info) = path_state(self.seen, &input_probe(path))?
+                && info.kind == PathType::File
+                && info.mode & 0o111 != 0
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn find_cause(&self, input: &RestartInput) -> Result<Option<RenewalCause>, UnansweredReason> {
@@ -131,7 +148,10 @@ impl RunningService<'_> {
 
     /// Reports whether the last reload applied the declared content to this start, and no input was touched since.
     fn is_reloaded(&self, input: &RestartInput) -> Result<bool, UnansweredReason> {
-        let Some(mark) = self.mark.filter(|_| self.may_reload && is_content_input(input)) else { return Ok(false) };
+        let Some(mark) = self.mark else { return Ok(false) };
+        if !self.is_applied_by_reload(input)? {
+            return Ok(false);
+        }
         let is_current = mark.invocation == self.unit.invocation && mark.digest == content_digest(self.inputs);
         Ok(is_current && self.path_touched_after(input, || Ok(mark.began))?.is_none())
     }
