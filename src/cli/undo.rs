@@ -224,8 +224,10 @@ fn report_unchanged<B>(cx: &VerbContext<'_, B>, undo: &GeneratedUndo) {
 
 fn explain_nothing(undo: &GeneratedUndo, run: &str) -> CliError {
     match undo.refused.is_empty() {
-        true => CliError::usage(format!("no changes of run {run} to undo on these hosts"))
-            .hint("hosts keep the last 20 runs that changed them; `forge runs` lists the runs of this machine"),
+        true => CliError::usage(format!("no changes of run {run} to undo on these hosts")).hint(
+            "the run changed nothing there, or the host does not keep it any longer: hosts keep the last 20 runs that \
+                 changed them; `forge runs` lists the runs of this machine",
+        ),
         false => CliError::failed(format!("no change of run {run} can be undone; nothing was changed"))
             .hint("run without `--partial` for the reasons"),
     }

@@ -472,6 +472,16 @@ pub(super) fn build_unknown_recipe_diag(
         diag if diag.hint.is_none() && library.is_empty() => {
             diag.hint("put recipes into `recipes/` next to the inventory, one per file")
         }
+        diag if diag.hint.is_none() => {
+            let own = library.keys().filter(|name| built_in.iter().all(|(known, _)| known != name));
+            let own: Vec<String> = own.map(|name| format!("`{name}`")).collect();
+            match own.len() {
+                0 | 6.. => {
+                    diag.hint("`forge recipes` lists all recipes; each file in `recipes/` names its own with `recipe:`")
+                }
+                _ => diag.hint(format!("the files in `recipes/` declare {}, by their key `recipe`", own.join(", "))),
+            }
+        }
         diag => diag,
     }
 }

@@ -4,7 +4,7 @@ use super::identifier::is_label;
 use super::inventory::is_address;
 use super::inventory::range::RangePattern;
 use super::scalar;
-use crate::model::Value;
+use crate::model::{HostName, Value};
 use indexmap::IndexMap;
 use std::collections::{BTreeMap, HashSet};
 
@@ -65,6 +65,9 @@ impl StarterInventory {
         for text in typed {
             let (pattern, names, host) = parse_typed_hosts(text).map_err(|why| format!("`{text}`: {why}"))?;
             for name in names {
+                if name == HostName::CLUSTER {
+                    return Err(format!("host name `{name}` is reserved for the cluster's API"));
+                }
                 if let Some(name) = all.replace(name) {
                     return Err(format!("host `{name}` is named twice"));
                 }

@@ -3,15 +3,16 @@
 
 use super::declared_digest::digest_desired;
 use super::host_context::{HostContext, StepInstance};
-use super::model::UndeclaredResource;
+use super::model::{StepPlan, UndeclaredResource};
 use super::recorded_resources::{
     self, OwnedClaims, RecordedClaim, RecordedResource, list_recorded_resources, resource_identity,
 };
 use super::removal_record::{is_kept_record, is_removal_record};
 use crate::config::{ExpandedStep, ExpansionState, InapplicableReason};
 use crate::graph::DependencyKind;
-use crate::model::{StepId, Value};
+use crate::model::{StepId, StepVerdict, Value};
 use crate::probe::Probe;
+use crate::resource::kind_traits;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The declarations for a host, whether or not this run observes them.
@@ -91,8 +92,17 @@ pub(super) fn list_moved_claims(case: &HostContext<'_>, turn: &StepInstance<'_>)
     former.into_iter().filter(|claim| owned.contains(claim)).collect()
 }
 
-/// Returns the resources in the records of this cluster that are not declared here any more.
-pub(super) fn list_undeclared(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> Vec<UndeclaredResource> {
+/// Returns the resources in the records of this cluster that are not declared here any more. `steps` are those of the
+/// plan: one of them may remove what it declared before.
+pub(super) fn list_undeclared(
+    case: &HostContext<'_>,
+    turns: &[StepInstance<'_>],
+    steps: &[StepPlan],
+) -> Vec<UndeclaredResource> {
+    let is_rewritten = |memory: &&RecordedResource| {
+        kind_traits(&memory.kind).claims_follow_file
+            && steps.iter().any(|step| step.verdict == StepVerdict::Change && step.id.to_string() == memory.step)
+    };
     let applied = |step: &str| case.instances().iter().any(|i| step.split('/').next() == Some(&*i.recipe.name));
     let told = |memory: &RecordedResource| UndeclaredResource {
         step: memory.step.as_str().into(),
@@ -100,7 +110,7 @@ pub(super) fn list_undeclared(case: &HostContext<'_>, turns: &[StepInstance<'_>]
         kind: memory.kind.as_str().into(),
         title: memory.title.as_str().into(),
     };
-    list_orphaned_resources(case, turns).iter().map(told).collect()
+    list_orphaned_resources(case, turns).iter().filter(|memory| !is_rewritten(memory)).map(told).collect()
 }
 
 /// Returns the probes that show whether resources that are not declared any more still exist.

@@ -39,13 +39,13 @@ const CONNECT_EXAMPLE: &str = "
 ";
 
 const APPLY_SECTION: &str = "
-# Recipes to apply, and their hosts. The recipe `NAME` is the file recipes/NAME.yaml.
+# Recipes to apply, and their hosts. A file in recipes/ declares each, as `recipe: NAME`.
 apply:
   - { recipe: hello, on: all }
 ";
 
 const APPLY_EXAMPLE: &str = "
-# Recipes to apply, and their hosts. The recipe `NAME` is the file recipes/NAME.yaml.
+# Recipes to apply, and their hosts. A file in recipes/ declares each, as `recipe: NAME`.
 # apply:
 #   - { recipe: hello, on: all }
 ";

@@ -256,7 +256,7 @@ const OF_PLANS: &[Found] = &[
     (10, true, || planned(StepVerdict::Pending, None)),
     (2, true, || planned(StepVerdict::Change, None)),
     (2, true, || planned(StepVerdict::Change, Some("r/other"))),
-    (2, true, held),
+    (10, true, held),
     (2, true, || HostPlan { window: Some(HostWindow::default()), ..planned(StepVerdict::Ok, None) }),
     (2, true, rebooting),
     (0, false, || planned(StepVerdict::NotApplicable, None)),

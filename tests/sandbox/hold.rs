@@ -23,7 +23,7 @@ fn host_on_hold_is_left_alone_until_it_is_released() {
         let plan = without_time(&lab.forge(&["plan", "--detailed-exitcode"]));
         let section = "on hold: apply leaves these hosts alone\n- on hold by ME since TIME: ticket 7\n    \
                        hint: `forge release` ends the hold\n    on a\n";
-        assert!(plan.starts_with("exit 2\n") && plan.contains(section), "{plan}");
+        assert!(plan.starts_with("exit 10\n") && plan.contains(section), "{plan}");
         let apply = without_time(&lab.forge(&["apply", "--yes"]));
         assert!(apply.starts_with("exit 10\n") && apply.contains("on hold by ME since TIME: ticket 7"), "{apply}");
         assert_eq!(lab_files(lab), "none\nlab\n", "only `b` was changed");

@@ -6,7 +6,7 @@ use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, Unanswered
 use crate::resource::shared::accounts::{AccountName, account_probes, require_accounts};
 use crate::resource::shared::file_target::{
     OwnershipDiff, ParentState, add_ownership_basis, check_parent, describe_differences, describe_type, path_probe,
-    type_basis,
+    resolve_link_target, type_basis,
 };
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{
@@ -109,8 +109,11 @@ impl DirectoryResource {
 
     fn block_wrong_type(&self, info: &PathInfo) -> Assessment<DirectoryDiff> {
         let hint = match &info.target {
-            Some(target) => format!("declare `{}`, the target of the link", target.raw()),
-            None => "remove it in a `file` step before this one".to_owned(),
+            Some(target) => {
+                let target = resolve_link_target(&self.path, target.raw());
+                format!("declare `{target}`, the target of the link")
+            }
+            None => "move it away, or remove it".to_owned(),
         };
         let reason = format!("`{}` is a {}, not a directory", self.path, describe_type(info));
         Assessment::blocked(BlockClass::Host, reason, type_basis(info)).hint(hint)
@@ -237,7 +240,10 @@ impl DirectoryResource {
                         .hint("remove it in an earlier step, or set `recursive: true` to remove the contents, too")
                 }
                 None => {
-                    let reason = format!("`{}` is not empty; earlier steps may empty it", self.path);
+                    let stays = self.find_undeclared_entry(empty.stdout.raw(), cx);
+                    let unless = stays.map(|stays| format!("; it stays unless one removes `{stays}`, too"));
+                    let unless = unless.unwrap_or_default();
+                    let reason = format!("`{}` is not empty; earlier steps may empty it{unless}", self.path);
                     remove(reason, json!(false)).mark_predicted()
                 }
             },
@@ -258,7 +264,12 @@ impl DirectoryResource {
 
     /// Returns the first of the `/`-separated entries that no earlier step removes, if the plan can predict it.
     fn find_remaining_entry<'e>(&self, entries: &'e str, cx: &AssessmentContext<'_>) -> Option<&'e str> {
-        let predicted = cx.predicted.filter(|predicted| !predicted.takes_more)?;
+        self.find_undeclared_entry(entries, cx).filter(|_| cx.predicted.is_some_and(|earlier| !earlier.takes_more))
+    }
+
+    /// Returns the first entry that no earlier step is declared to remove.
+    fn find_undeclared_entry<'e>(&self, entries: &'e str, cx: &AssessmentContext<'_>) -> Option<&'e str> {
+        let predicted = cx.predicted?;
         let goes = |entry: &str| predicted.will_go.contains(&format!("{}/{entry}", self.path));
         entries.split('/').find(|entry| !entry.is_empty() && !goes(entry))
     }

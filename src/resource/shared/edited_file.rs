@@ -5,7 +5,7 @@ use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, UndoEffect, UntrustedText, Value};
 use crate::probe::{BODY_CAP, Observation, PathInfo, PathState, PathType, Probe, ProbeReading, UnansweredReason};
 use crate::resource::shared::diff;
-use crate::resource::shared::file_target::{ParentState, check_parent, describe_type, type_basis};
+use crate::resource::shared::file_target::{ParentState, check_parent, describe_type, resolve_link_target, type_basis};
 use crate::resource::shared::shell::{self, FileRewriteSpec};
 use crate::resource::shared::support::{path_state, required_text, sha256_hex, will_be_provided};
 use crate::resource::shared::text_lines::TextLines;
@@ -247,7 +247,10 @@ impl EditedFile {
         let reason = format!("`{}` is a {}, not a file", self.path, describe_type(info));
         let judgement = Assessment::blocked(BlockClass::Host, reason, type_basis(info));
         match &info.target {
-            Some(target) => judgement.hint(format!("set `path` to the target of the link, `{}`", target.raw())),
+            Some(target) => {
+                let target = resolve_link_target(&self.path, target.raw());
+                judgement.hint(format!("set `path` to the target of the link, `{target}`"))
+            }
             None => judgement,
         }
     }

@@ -209,7 +209,7 @@ impl FileTarget {
                     format!("`{}` is a directory", self.path),
                     type_basis(info),
                 )
-                .hint("a `file` step never replaces a directory; remove it with a `directory` step first")),
+                .hint("a `file` step never replaces a directory: move its contents and remove it")),
                 PathType::Symlink | PathType::Other => Ok(self.assess_replacement(info)),
             },
         }
@@ -435,6 +435,18 @@ pub(in crate::resource) fn describe_differences(changes: &[AttributeChange]) -> 
 }
 
 /// Returns the file type in words.
+/// Returns the path that a link at `path` leads to, as a step can declare it.
+pub(in crate::resource) fn resolve_link_target(path: &str, target: &str) -> String {
+    match target.starts_with('/') {
+        true => target.to_owned(),
+        false => format!(
+            "{}/{}",
+            parent_path(path).unwrap_or_default().trim_end_matches('/'),
+            target.trim_start_matches("./")
+        ),
+    }
+}
+
 pub(in crate::resource) fn describe_type(info: &PathInfo) -> String {
     match (info.kind, &info.target) {
         (PathType::File, _) => "file".to_owned(),

@@ -234,6 +234,11 @@ impl UnitResource {
         })
     }
 
+    /// Names the drop-ins of the administrator that change the observed unit.
+    pub fn describe_drop_ins(&self, seen: &Observation) -> String {
+        unit_state(seen, &self.probe()).map(|unit| self.describe_other_drop_ins(unit)).unwrap_or_default()
+    }
+
     /// Names the drop-ins of the administrator that systemd reads in addition to the declared file.
     fn describe_other_drop_ins(&self, unit: &UnitState) -> String {
         let local = |path: &&String| !self.absent && is_local_drop_in(path) && **path != self.target.path;

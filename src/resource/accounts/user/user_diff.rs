@@ -131,8 +131,13 @@ impl UserComparison {
             return Assessment::ok(describe_unchanged(&self.names), basis);
         }
         let renumbered = attributes.uid.is_some();
+        let former_home = attributes.home.as_ref().and_then(|home| home.from.as_deref());
+        let more = match (renumbered, former_home) {
+            (false, _) => String::new(),
+            (true, None) => "; running processes and files outside home keep the old uid".to_owned(),
+            (true, Some(home)) => format!("; running processes and all files, those in `{home}` too, keep the old uid"),
+        };
         let diff = UserDiff::Modify(attributes);
-        let more = if renumbered { "; running processes and files outside home keep the old uid" } else { "" };
         let disruption = if renumbered { DisruptionClass::D1 } else { DisruptionClass::D0 };
         let reason = format!("{}{more}", describe_differences(&diff.render_changes()));
         Assessment::differs(reason, diff, disruption, basis)

@@ -87,7 +87,9 @@ impl UnpackDiff {
             AttributeChange::new("archive", digest(&change.from).as_deref(), digest(&change.to).as_deref())
         });
         let options = self.options.as_ref().map(|change| change.render_change("options"));
-        let members = self.members.render_change("members", Some("as in the archive"));
+        let differing = || format!("{} missing or modified", self.members.describe());
+        let members = (!self.members.names.is_empty())
+            .then(|| AttributeChange::new("members", Some(&differing()), Some("as in the archive")));
         [archive, options, members].into_iter().flatten().chain(self.directory.render_changes()).collect()
     }
 }

@@ -73,7 +73,7 @@ impl ArtifactResource {
 
     fn block_directory(&self, info: &PathInfo, does: &str) -> Assessment<ArtifactDiff> {
         Assessment::blocked(BlockClass::Host, format!("`{}` is a directory", self.path), type_basis(info))
-            .hint(format!("an `artifact` step never {does} a directory; remove it with a `directory` step first"))
+            .hint(format!("an `artifact` step never {does} a directory: move its contents and remove it"))
     }
 
     pub(super) fn assess_absent(&self, seen: &Observation) -> Result<Assessment<ArtifactDiff>, UnansweredReason> {

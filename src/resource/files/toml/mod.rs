@@ -130,12 +130,13 @@ impl TomlResource {
             document.set(path, value);
         }
         let matching = self.content.0.iter().filter(|(path, value)| has_value(&found, path, value)).count();
+        let exists = self.content.0.keys().any(|path| is_present(&found, path));
         let to = (!self.absent).then(|| count_keys(self.content.0.len()));
         EditOutcome {
             reason: self.describe_edits(&found, &edits),
             basis,
             found: EditFinding::Differs {
-                from: (matching > 0).then(|| format!("{matching} of {}", count_keys(self.content.0.len()))),
+                from: exists.then(|| format!("{matching} of {}", count_keys(self.content.0.len()))),
                 to,
                 text: document.to_text(),
             },

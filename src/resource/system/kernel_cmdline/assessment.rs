@@ -102,7 +102,7 @@ fn assess_loaded(wanted: &DeclaredArguments, state: &CmdlineState) -> Assessment
     let lacks = wanted.find_mismatches(state.loaded.raw());
     let basis = json!(lacks.iter().map(|lack| join_arguments(&lack.have)).collect::<Vec<_>>());
     if lacks.is_empty() {
-        return Assessment::ok("running kernel: arguments match", basis);
+        return Assessment::ok(format!("running kernel: arguments match{}", describe_surplus(state)), basis);
     }
     let reason = format!("configured, not loaded: {}; needs a reboot", describe_mismatches(&lacks));
     let pending = Assessment::pending(reason, basis);
@@ -111,6 +111,22 @@ fn assess_loaded(wanted: &DeclaredArguments, state: &CmdlineState) -> Assessment
         // A reboot of the container does not change the arguments.
         false => pending
             .hint(format!("this is a container ({}): it uses the kernel command line of its machine", state.container)),
+    }
+}
+
+/// Names the arguments of the running kernel that no entry of the boot menu has: ones that a step declared before, for
+/// example. The boot loader adds the names of its files, and `grubby` prints the root file system separately.
+fn describe_surplus(state: &CmdlineState) -> String {
+    let (BootLoader::UpdateGrub { entries, .. } | BootLoader::Grubby { entries }) = &state.loader else {
+        return String::new();
+    };
+    let next: Vec<KernelArgument> = entries.iter().flat_map(|entry| split_cmdline(entry.args.raw())).collect();
+    let is_surplus =
+        |word: &KernelArgument| !["BOOT_IMAGE", "initrd", "root"].contains(&&*word.name) && !next.contains(word);
+    let surplus: Vec<KernelArgument> = split_cmdline(state.loaded.raw()).into_iter().filter(is_surplus).collect();
+    match surplus.is_empty() || entries.is_empty() || !state.container.is_empty() {
+        true => String::new(),
+        false => format!("; until the next boot it also has `{}`", join_arguments(&surplus)),
     }
 }
 

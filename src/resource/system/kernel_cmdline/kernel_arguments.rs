@@ -169,6 +169,8 @@ fn check_argument(word: &str) -> Result<(), Diag> {
     }
     match value.chars().find(|c| !c.is_ascii_alphanumeric() && !"_.,:=+/@%-".contains(*c)) {
         None => Ok(()),
+        Some(blank) if blank.is_whitespace() => Err(bad_value(format!("the value of `{name}` contains a blank"))
+            .hint("write one argument per entry, such as `iommu=pt` or `nosmt`")),
         Some(bad) => Err(bad_value(format!("the value of `{name}` contains `{}`", bad.escape_default()))
             .hint("boot loaders interpret this character: set this argument manually")),
     }
@@ -253,7 +255,7 @@ mod tests {
             let own = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect();
             DeclaredArguments::new(own(args), own(absent)).unwrap_err().message
         };
-        assert_eq!(refused(&["iommu=pt nosmt"], &[]), "the value of `iommu` contains ` `");
+        assert_eq!(refused(&["iommu=pt nosmt"], &[]), "the value of `iommu` contains a blank");
         assert_eq!(refused(&["memmap=4G$12G"], &[]), "the value of `memmap` contains `$`");
         assert_eq!(refused(&["=1"], &[]), "`=1` is not a valid kernel argument");
         assert_eq!(refused(&["quiet"], &["quiet"]), "`quiet` is in both `args` and `absent`");

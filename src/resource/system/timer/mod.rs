@@ -166,11 +166,13 @@ impl TimerResource {
         Assessment { reason: format!("{}{next}", judgement.reason.raw()).into(), ..judgement }
     }
 
-    fn describe_unchanged(&self) -> &'static str {
-        match self.absent {
-            true => "the units do not exist",
-            false => "both units match, and systemd has loaded them",
+    /// Describes units that match, with the drop-ins of the administrator that change them.
+    fn describe_unchanged(&self, seen: &Observation) -> String {
+        if self.absent {
+            return "the units do not exist".to_owned();
         }
+        let others = [&self.service, &self.timer].map(|unit| unit.describe_drop_ins(seen));
+        format!("both units match, and systemd has loaded them{}", others.concat())
     }
 
     fn render_calendar_check(&self) -> ShellFragment {
@@ -299,7 +301,7 @@ impl TypedResource for TimerResource {
         let mut state = self.assess_state(&timer, seen, cx);
         let diff = TimerDiff { service: service.diff.take(), timer: timer.diff.take(), state: state.diff.take() };
         PartAssessments::default()
-            .with_part("service", replace_ok_reason(service, self.describe_unchanged()))
+            .with_part("service", replace_ok_reason(service, &self.describe_unchanged(seen)))
             .with_part("timer", replace_ok_reason(timer, ""))
             .with_part("state", state)
             .combine_with(Some(diff))
