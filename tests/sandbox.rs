@@ -93,6 +93,19 @@ fn demo_runs_and_leaves_the_machine_unchanged() {
     });
 }
 
+/// While a recipe is being edited, users can still list and discard the sandboxes.
+#[test]
+fn sandboxes_are_listed_and_discarded_whatever_the_recipes_say() {
+    as_everybody(|lab| {
+        assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 0\n"));
+        lab.file("recipes/r.yaml", "recipe: r\nsteps: [\n");
+        let listed = lab.forge(&["sandbox", "list"]);
+        assert!(listed.starts_with("exit 0\na  running, process ") && listed.ends_with("\n2 sandboxes\n"), "{listed}");
+        assert_eq!(lab.forge(&["sandbox", "reset"]), "exit 0\na  ended\nb  ended\n2 sandboxes ended\n");
+        lab.nothing_is_left();
+    });
+}
+
 /// A closed terminal is an interrupt: running steps finish, no further step starts, and the report is written.
 #[test]
 fn closed_terminal_interrupts_a_run_cleanly() {

@@ -6,6 +6,7 @@ use super::engine_args::refuse_engine_kind;
 use super::env;
 use super::history_start::HistoryStart;
 use super::library_engine::EngineRun;
+use super::sandbox::find_sandbox_root;
 use super::secret_programs::{self, SecretNeed};
 use super::settings::CliSettings;
 use crate::artifact::{ArtifactCache, ArtifactFetcher};
@@ -21,7 +22,7 @@ use crate::plan::{Plan, RehearsalReport};
 use crate::state::{RUN_VERSION, RunInfo, RunJournal, StateStore};
 use crate::transport;
 use crate::view::InventorySize;
-use camino::{Utf8Path, Utf8PathBuf};
+use camino::Utf8Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -61,7 +62,7 @@ impl LibraryBackend {
             clock: read_clock,
             control_dir: transport::control_dir(settings.runtime.as_deref()),
             ssh_variables: settings.ssh_variables.clone(),
-            sandboxes: sandbox_root(project, settings),
+            sandboxes: find_sandbox_root(&project.inventory, &project.cluster, settings),
             connector: engine::transport_connector(),
             rehearsal: false,
             undo: settings.undo.clone(),
@@ -140,11 +141,6 @@ fn build_load_options(settings: &CliSettings) -> LoadOptions<'static> {
 }
 
 /// Returns the directory of a cluster's sandboxes. Absolute, because a sandbox outlives this run's working directory.
-fn sandbox_root(project: &Project, settings: &CliSettings) -> Utf8PathBuf {
-    let folder = open_store(project, settings).root().join("sandbox");
-    camino::absolute_utf8(&folder).unwrap_or(folder)
-}
-
 /// Returns the boot id of this machine, if it has one.
 fn read_boot_id() -> Option<String> {
     let text = fs_err::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
@@ -197,7 +193,10 @@ impl Backend for LibraryBackend {
     }
 
     fn list_sandboxes(&self, project: &Project, settings: &CliSettings) -> ProjectSandboxes {
-        ProjectSandboxes { root: sandbox_root(project, settings), hosts: list_sandbox_hosts(project) }
+        ProjectSandboxes {
+            root: find_sandbox_root(&project.inventory, &project.cluster, settings),
+            hosts: list_sandbox_hosts(project),
+        }
     }
 
     async fn observe_hosts(

@@ -2,13 +2,16 @@
 
 use super::backend::{Backend, ProjectSandboxes};
 use super::error::CliError;
+use super::settings::CliSettings;
 use super::shared_args::InventoryArg;
 use super::verb_context::{VerbContext, VerbResult, block_on};
+use crate::config;
 use crate::model::{ExitCode, HardwareBoard, HostName};
+use crate::state::StateStore;
 use crate::transport::{self, Sandbox};
 use crate::view::SandboxList;
 use anyhow::anyhow;
-use camino::Utf8Path;
+use camino::{Utf8Path, Utf8PathBuf};
 
 /// List, enter or reset sandboxes: simulated hosts on this machine
 ///
@@ -50,11 +53,30 @@ enum SandboxCommand {
     },
 }
 
+/// Returns the folder of the sandboxes of an inventory's cluster.
+pub(super) fn find_sandbox_root(inventory: &Utf8Path, cluster: &str, settings: &CliSettings) -> Utf8PathBuf {
+    let folder = StateStore::new(&settings.state_folder(inventory), cluster).root().join("sandbox");
+    camino::absolute_utf8(&folder).unwrap_or(folder)
+}
+
 pub fn run_sandbox<B: Backend>(cx: &VerbContext<'_, B>, args: &SandboxArgs) -> VerbResult {
     let target = cx.resolve_target(&InventoryArg::default())?;
     let output = cx.output_for(&target);
-    let (project, _) = cx.load_project(&target)?;
-    let ProjectSandboxes { root, hosts } = cx.backend.list_sandboxes(&project, cx.settings);
+    // To list or to discard sandboxes needs no valid recipes.
+    let cluster = match args.what {
+        SandboxCommand::Enter { .. } => None,
+        SandboxCommand::List | SandboxCommand::Reset { .. } => config::read_cluster_name(&target.path),
+    };
+    let ProjectSandboxes { root, hosts } = match cluster {
+        Some(cluster) => {
+            let root = find_sandbox_root(&target.path, &cluster, cx.settings);
+            ProjectSandboxes { root, hosts: Vec::new() }
+        }
+        None => {
+            let (project, _) = cx.load_project(&target)?;
+            cx.backend.list_sandboxes(&project, cx.settings)
+        }
+    };
     let sandboxes = match &args.what {
         SandboxCommand::Enter { host, argv } => return enter_sandbox(&root, &hosts, host, argv),
         SandboxCommand::List => SandboxList { ended: false, list: list_sandboxes(&root)? },

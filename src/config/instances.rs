@@ -522,7 +522,8 @@ fn build_missing_param_diag(job: &PlacementJob<'_>, param: &super::RecipeParam) 
         .with_other_span(param.span, "declared here, without a default")
 }
 
-fn is_broken(node: &YamlNode, broken: &HashSet<Span>) -> bool {
+/// Reports whether the check of templates found an error in a value.
+pub(super) fn is_broken(node: &YamlNode, broken: &HashSet<Span>) -> bool {
     match &node.data {
         YamlData::Scalar { .. } => broken.contains(&node.span),
         YamlData::Seq(items) => items.iter().any(|item| is_broken(item, broken)),

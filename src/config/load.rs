@@ -421,17 +421,26 @@ fn expand_without_facts(project: &Project, broken: &HashSet<Span>, diags: &mut D
         let mut turns = Vec::new();
         for (instance, step) in whole.iter().flat_map(|own| own.recipe.steps.iter().map(move |step| (own, step))) {
             let expanded = expander.expand_step(host, instance, step, &known);
-            expanded.iter().for_each(|turn| report_step_mistakes(turn, instance, step, &mut written, diags));
+            let is_broken = is_broken_step(step, broken);
+            for turn in expanded.iter() {
+                report_step_mistakes(turn, instance, (step, is_broken), &mut written, diags);
+            }
             turns.push((step, expanded));
         }
         claims.check_host(host, &turns, diags);
     }
 }
 
+/// Reports whether the check of templates found an error in a step.
+fn is_broken_step(step: &RecipeStep, broken: &HashSet<Span>) -> bool {
+    let mut exprs = step.when.iter().chain(&step.each).chain(&step.key);
+    exprs.any(|expr| broken.contains(&expr.span)) || instances::is_broken(&step.body, broken)
+}
+
 fn report_step_mistakes(
     turn: &ExpandedStep,
     instance: &RecipeInstance,
-    step: &RecipeStep,
+    (step, is_broken): (&RecipeStep, bool),
     written: &mut WrittenValues<'_>,
     diags: &mut DiagList,
 ) {
@@ -441,8 +450,13 @@ fn report_step_mistakes(
         diags.push(add_applied_at(&caution.with_span(step.body.span), instance));
     }
     if let ExpansionState::Invalid(found) = &turn.state {
-        // `recipe::step` already reports a command without a check.
-        let new = found.iter().filter(|diag| diag.code != DiagCode::CommandWithoutCheck);
+        // `recipe::step` already reports a command without a check, and `template_check` a template that cannot be
+        // evaluated, after which its field is missing.
+        let new = found.iter().filter(|diag| match diag.code {
+            DiagCode::CommandWithoutCheck => false,
+            DiagCode::BadTemplate | DiagCode::UnknownName | DiagCode::MissingKey => !is_broken,
+            _ => true,
+        });
         diags.0.extend(
             new.map(|diag| {
                 written.move_to_param(diag, instance, step).unwrap_or_else(|| add_applied_at(diag, instance))

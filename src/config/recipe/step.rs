@@ -6,7 +6,7 @@ use super::step_keys::STEP_KEYS;
 use super::{during, verification};
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
-use crate::config::{RecipeStep, YamlData, YamlKey, YamlNode, scalar};
+use crate::config::{RecipeStep, SourceExpr, YamlData, YamlKey, YamlNode, scalar};
 use crate::diag::{Diag, DiagCode, Span};
 use crate::model::{DisruptionClass, StepGuard, StepScope};
 use crate::resource::{self, GuardSupport, KindTraits, ProvidedItem};
@@ -30,7 +30,7 @@ pub(super) fn read_step(
     let step = RecipeStep {
         when: read_expr(&table, "when", cx),
         otherwise_absent: read_otherwise(&table, cx),
-        each: read_expr(&table, "each", cx),
+        each: read_each(&table, cx),
         key: read_expr(&table, "key", cx),
         needs: edges.read_edges(table.get("needs"), true, cx),
         after: edges.read_edges(table.get("after"), false, cx),
@@ -55,6 +55,18 @@ pub(super) fn read_step(
     };
     report_step(&table, &step, cx);
     Some(step)
+}
+
+/// Reads `each`. One that is not an expression counts as an empty list: `item` exists in the step.
+fn read_each(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<SourceExpr> {
+    let node = table.get("each")?;
+    let empty = SourceExpr { source: "[]".to_owned(), span: node.span };
+    if let YamlData::Seq(_) | YamlData::Map(_) = node.data {
+        let diag = Diag::error(DiagCode::WrongType, "`each` must be an expression in quotes, found a list or map");
+        cx.push_diag(diag.with_span(node.span).hint("for example `each: \"['a', 'b']\"` or `each: params.names`"));
+        return Some(empty);
+    }
+    Some(read_expr(table, "each", cx).unwrap_or(empty))
 }
 
 fn read_step_name(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<(String, Span)> {
