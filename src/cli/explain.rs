@@ -128,9 +128,15 @@ fn unknown_topic_error<B: Backend>(cx: &VerbContext<'_, B>, thing: &str) -> CliE
         known.extend(list_project_topics(cx.backend.project(project)));
     }
     let error = CliError::usage(format!("`{thing}` is not a value, step, kind, topic or error code"));
-    let recipe = project.as_ref().is_some_and(|project| cx.backend.project(project).library.contains_key(thing));
+    let built_in = config::builtin_data::BUILTIN_RECIPES.iter().map(|(name, _)| *name);
+    known.extend(built_in.clone().map(str::to_owned));
+    let own = project.as_ref().is_some_and(|project| cx.backend.project(project).library.contains_key(thing));
+    let recipe = own || built_in.clone().any(|name| name == thing);
     match did_you_mean(thing, known.iter().map(String::as_str)) {
         _ if recipe => error.hint(format!("`forge recipes {thing}` shows a recipe")),
+        Some(near) if built_in.clone().any(|name| name == near) => {
+            error.hint(format!("did you mean the recipe `{near}`? `forge recipes {near}` shows it"))
+        }
         Some(near) => error.hint(format!("did you mean `{near}`?")),
         None => error.hint("write `HOST:recipe.param`, `HOST:vars.name`, `recipe/step`, a kind like `file`, a topic like `rollout` or a code like `F0301`"),
     }

@@ -140,7 +140,6 @@ fn build_load_options(settings: &CliSettings) -> LoadOptions<'static> {
     }
 }
 
-/// Returns the directory of a cluster's sandboxes. Absolute, because a sandbox outlives this run's working directory.
 /// Returns the boot id of this machine, if it has one.
 fn read_boot_id() -> Option<String> {
     let text = fs_err::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;

@@ -31,7 +31,7 @@ use super::verb_context::{VerbContext, VerbResult, block_on};
 pub struct PlanArgs {
     #[command(flatten)]
     pub inventory: InventoryArg,
-    /// Exit 2 if something would change, 10 if something is pending, 5 if a verification fails
+    /// Exit 2 if something would change, 10 if something is pending or held back, 5 if a verification fails
     #[arg(long)]
     pub detailed_exitcode: bool,
     /// Print the container images of charts, objects and jobs instead, one per line, to fill a registry mirror

@@ -53,7 +53,8 @@ enum SandboxCommand {
     },
 }
 
-/// Returns the folder of the sandboxes of an inventory's cluster.
+/// Returns the folder of the sandboxes of an inventory's cluster. Absolute, because a sandbox outlives this run's working
+/// directory.
 pub(super) fn find_sandbox_root(inventory: &Utf8Path, cluster: &str, settings: &CliSettings) -> Utf8PathBuf {
     let folder = StateStore::new(&settings.state_folder(inventory), cluster).root().join("sandbox");
     camino::absolute_utf8(&folder).unwrap_or(folder)

@@ -7,7 +7,7 @@ use super::cause::{
 use super::model::{DriftFinding, LastApplied};
 use crate::config::ExpansionState;
 use crate::graph::{DependencyKind, GraphEdge};
-use crate::model::{RecordIdentity, UntrustedText, Value};
+use crate::model::{RecordIdentity, StepVerdict, UntrustedText, Value};
 use crate::plan::{self, HostContext, StepInstance, StepPlan};
 use crate::probe::KEY_LEFT_OUT;
 use crate::resource::{AttributeChange, ChangeAspect, ChangeMark};
@@ -57,17 +57,32 @@ pub(super) fn explain_cause(
     record: Option<&AppliedRecordView<'_>>,
 ) {
     let value = record.and_then(|record| last_applied_value(record, change, declared));
+    finding.cause = classify_change(step.verdict, change, declared, (record, value.as_deref()));
+    finding.severity = rate_severity(finding.cause, finding.verdict, finding.disruption);
+    finding.last_applied = record.map(|record| record.to_last_applied(value));
+}
+
+/// Returns the cause of a difference. The last argument is the record, with the value of the attribute in it.
+fn classify_change(
+    verdict: StepVerdict,
+    change: Option<&AttributeChange>,
+    declared: &DeclaredStep,
+    (record, value): (Option<&AppliedRecordView<'_>>, Option<&str>),
+) -> DriftCause {
     let (to, from) = match change.filter(|change| !change.secret) {
         Some(change) => (to_attribute_value(change.to.as_ref()), to_attribute_value(change.from.as_ref())),
         None => (AttributeValue::Untold, AttributeValue::Untold),
     };
+    let is_run_state = change.is_some_and(|change| change.mark.aspect == ChangeAspect::RunState);
+    let to = match to {
+        AttributeValue::Value(word) if is_run_state => AttributeValue::Value(systemd_run_state(word)),
+        to => to,
+    };
     let desired = DesiredAttribute { digest: declared.digest.as_deref(), value: to, has_exports: declared.has_exports };
-    let seen = ObservedAttribute { verdict: step.verdict, value: from };
-    let last = record
-        .map(|record| AppliedAttribute { digest: record.digest(), value: to_applied_value(record, value.as_deref()) });
-    finding.cause = cause::classify_cause(&desired, &seen, last.as_ref());
-    finding.severity = rate_severity(finding.cause, finding.verdict, finding.disruption);
-    finding.last_applied = record.map(|record| record.to_last_applied(value));
+    let seen = ObservedAttribute { verdict, value: from };
+    let last =
+        record.map(|record| AppliedAttribute { digest: record.digest(), value: to_applied_value(record, value) });
+    cause::classify_cause(&desired, &seen, last.as_ref())
 }
 
 fn to_attribute_value(value: Option<&UntrustedText>) -> AttributeValue<'_> {
@@ -84,17 +99,19 @@ fn last_applied_value(
     match change.mark.aspect {
         ChangeAspect::Existence => (!record.is_removal()).then(|| PRESENT_VALUE.to_owned()),
         _ if !declared.is_comparable(change) => None,
-        ChangeAspect::RunState => record.attribute_value(&change.attribute).map(systemd_run_state),
+        ChangeAspect::RunState => {
+            record.attribute_value(&change.attribute).map(|word| systemd_run_state(&word).to_owned())
+        }
         _ => record.attribute_value(&change.attribute),
     }
 }
 
 /// Returns the word of systemd, which observations have, for one of a declaration.
-fn systemd_run_state(declared: String) -> String {
-    match declared.as_str() {
-        "running" => "active".to_owned(),
-        "stopped" => "inactive".to_owned(),
-        _ => declared,
+fn systemd_run_state(declared: &str) -> &str {
+    match declared {
+        "running" => "active",
+        "stopped" => "inactive",
+        other => other,
     }
 }
 
@@ -197,4 +214,30 @@ pub(super) fn classify_verification_cause(case: &HostContext<'_>, recipe: &str, 
         (Some(_), false, false) => DriftCause::MachineChanged,
     };
     VerificationCause { cause, last_applied: latest, failed_in }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Declarations and systemd have other words for the state of a service.
+    #[test]
+    fn state_of_a_service_is_compared_in_the_words_of_systemd() {
+        let record = json!({ "digest": "sha256:a", "value": { "state": "running", "enabled": true } });
+        let record = AppliedRecordView::new(&record);
+        let cause = |declared: &str, from: &str, to: &str, aspect: ChangeAspect| {
+            let value = json!({ "state": declared, "enabled": declared == "running" });
+            let declared = DeclaredStep { digest: Some("sha256:b".into()), value, ..DeclaredStep::default() };
+            let attribute = if aspect == ChangeAspect::RunState { "state" } else { "enabled" };
+            let change = AttributeChange::new(attribute, Some(from), Some(to)).with_aspect(aspect);
+            let last = last_applied_value(&record, Some(&change), &declared);
+            classify_change(StepVerdict::Change, Some(&change), &declared, (Some(&record), last.as_deref()))
+        };
+        let state = |declared, from| cause(declared, from, declared, ChangeAspect::RunState);
+        assert_eq!(state("stopped", "active"), DriftCause::RecipeChanged);
+        assert_eq!(state("running", "inactive"), DriftCause::MachineChanged, "another attribute was declared anew");
+        assert_eq!(state("stopped", "failed"), DriftCause::Both);
+        assert_eq!(cause("stopped", "enabled", "disabled", ChangeAspect::Enablement), DriftCause::RecipeChanged);
+    }
 }

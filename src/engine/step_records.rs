@@ -50,7 +50,8 @@ fn has_current_record(
     let Some(record) = case.find_record(&turn.expanded.id) else { return false };
     let text = |key: &str| record.get(key).and_then(Value::as_str);
     let digest = digest_desired(resource, case.ground.secrets, case.seen.key.as_deref());
-    // Old records without a cluster or an identity are rewritten, and those that name a failure or a removal that kept the resource.
+    // Old records without a cluster or an identity are rewritten, and those that name a failure or a removal that kept
+    // the resource.
     let flawed = ["failed_boot", "unverified", "kept"].iter().any(|failure| record.get(*failure).is_some());
     let whole = record.get("identity").is_some() && !flawed;
     whole && text("cluster") == Some(&*case.ground.project.cluster) && text("digest") == Some(&*digest)

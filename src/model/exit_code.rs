@@ -101,9 +101,7 @@ impl ExitCode {
             Self::Locked => "locked by another run",
             Self::Budget => "stopped by the failure budget",
             Self::Unknown => "something could not be evaluated",
-            Self::Pending => {
-                "applied, but changes are held back, or a reload or reboot that the policy does not allow is pending"
-            }
+            Self::Pending => "changes are held back, or a reload or reboot that the policy does not allow is pending",
             Self::Usage => "invalid command line",
             Self::Input => "the inventory, a recipe or a plan file is invalid; nothing was contacted",
             Self::Artifact => "artifact unavailable, or its checksum does not match",

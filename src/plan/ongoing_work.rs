@@ -32,8 +32,25 @@ impl OngoingWork {
         match self {
             Self::Run(writer) => format!("another run works on this host: {}", writer.describe()),
             Self::Unit { name, since } => {
-                format!("a step of another run is still running on this host: unit `{name}`, since {}", since.raw())
+                let since = if since.is_empty() { String::new() } else { format!(", since {}", since.raw()) };
+                format!("a step of another run is still running on this host: unit `{name}`{since}")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unit_of_a_long_step_is_named_if_no_run_holds_the_host() {
+        let running = vec![("forge-r1-0001.service".to_owned(), UntrustedText::from("Sat 09:30"))];
+        let state = RecordsState { running, ..RecordsState::default() };
+        let described = OngoingWork::from_state(&state).map(|work| work.describe());
+        let expected =
+            "a step of another run is still running on this host: unit `forge-r1-0001.service`, since Sat 09:30";
+        assert_eq!(described.as_deref(), Some(expected));
+        assert_eq!(OngoingWork::from_state(&RecordsState::default()), None);
     }
 }

@@ -3,16 +3,15 @@
 
 use super::declared_digest::digest_desired;
 use super::host_context::{HostContext, StepInstance};
-use super::model::{StepPlan, UndeclaredResource};
+use super::model::UndeclaredResource;
 use super::recorded_resources::{
     self, OwnedClaims, RecordedClaim, RecordedResource, list_recorded_resources, resource_identity,
 };
 use super::removal_record::{is_kept_record, is_removal_record};
 use crate::config::{ExpandedStep, ExpansionState, InapplicableReason};
 use crate::graph::DependencyKind;
-use crate::model::{StepId, StepVerdict, Value};
+use crate::model::{StepId, Value};
 use crate::probe::Probe;
-use crate::resource::kind_traits;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The declarations for a host, whether or not this run observes them.
@@ -92,17 +91,8 @@ pub(super) fn list_moved_claims(case: &HostContext<'_>, turn: &StepInstance<'_>)
     former.into_iter().filter(|claim| owned.contains(claim)).collect()
 }
 
-/// Returns the resources in the records of this cluster that are not declared here any more. `steps` are those of the
-/// plan: one of them may remove what it declared before.
-pub(super) fn list_undeclared(
-    case: &HostContext<'_>,
-    turns: &[StepInstance<'_>],
-    steps: &[StepPlan],
-) -> Vec<UndeclaredResource> {
-    let is_rewritten = |memory: &&RecordedResource| {
-        kind_traits(&memory.kind).claims_follow_file
-            && steps.iter().any(|step| step.verdict == StepVerdict::Change && step.id.to_string() == memory.step)
-    };
+/// Returns the resources in the records of this cluster that are not declared here any more.
+pub(super) fn list_undeclared(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> Vec<UndeclaredResource> {
     let applied = |step: &str| case.instances().iter().any(|i| step.split('/').next() == Some(&*i.recipe.name));
     let told = |memory: &RecordedResource| UndeclaredResource {
         step: memory.step.as_str().into(),
@@ -110,7 +100,7 @@ pub(super) fn list_undeclared(
         kind: memory.kind.as_str().into(),
         title: memory.title.as_str().into(),
     };
-    list_orphaned_resources(case, turns).iter().filter(|memory| !is_rewritten(memory)).map(told).collect()
+    list_orphaned_resources(case, turns).iter().map(told).collect()
 }
 
 /// Returns the probes that show whether resources that are not declared any more still exist.
@@ -137,11 +127,11 @@ fn is_undeclared(
     let nameless = memory.identity.as_ref().is_none_or(|identity| identity.claims.is_empty());
     match declared.steps.get(&memory.step) {
         // A resource without a name is identified by its step alone.
-        Some(_) if nameless => false,
+        Some(StepDeclaration::Known | StepDeclaration::Open) if nameless => false,
         // Assume that the resource is the same.
         Some(StepDeclaration::Open) if memory.latest => false,
         None if memory.latest && is_step_declared(case, turns, &memory.step) => false,
-        None if nameless => !is_declared_elsewhere(case, memory),
+        Some(StepDeclaration::Dropped) | None if nameless => !is_declared_elsewhere(case, memory),
         _ => memory.is_orphaned(case, all, &declared.owned),
     }
 }
@@ -201,7 +191,9 @@ fn are_instances_known(case: &HostContext<'_>, turns: &[StepInstance<'_>], recip
     own.peek().is_some()
         && own.all(|turn| match turn.expanded.state {
             ExpansionState::Deferred(_) | ExpansionState::Invalid(_) => false,
-            ExpansionState::NotApplicable(InapplicableReason::WhenFalse) => is_dropped(case, &turn.expanded),
+            ExpansionState::NotApplicable(InapplicableReason::WhenFalse) if turn.expanded.id.key.is_none() => {
+                is_dropped(case, &turn.expanded)
+            }
             ExpansionState::NotApplicable(InapplicableReason::Kept) => false,
             _ => true,
         })

@@ -4,7 +4,9 @@ use super::assessment::read_check_status;
 use super::host_context::HostContext;
 use super::model::{CheckRun, StepPlan, VerifyPlan};
 use super::required_probes::{build_check_probe, verify_probe_id};
-use crate::config::{ConditionOutcome, RecipeInstance, RecipeVerification, VerifyTarget};
+use crate::config::{
+    ConditionOutcome, ExpansionInputs, ExportedValues, FactSource, RecipeInstance, RecipeVerification, VerifyTarget,
+};
 use crate::model::{SecretStore, StepVerdict, UntrustedText, Value};
 use crate::probe::{ObjectsQuery, Probe, ProbeReading};
 use std::sync::Arc;
@@ -24,6 +26,9 @@ pub(super) fn assess_verifications(case: &HostContext<'_>, steps: &[StepPlan]) -
         let pending = steps.iter().filter(unsettled).find(pending).map(|step| step.id.to_string());
         for verify in instance.recipe.verify.iter().filter(|v| case.ground.filter.admits_level(v.level)) {
             let judged = match stops {
+                Some(_) if is_excluded(case, instance, verify) => {
+                    (StepVerdict::NotApplicable, "`when` is false".to_owned())
+                }
                 Some(step) => (StepVerdict::Pending, format!("evaluated after `{}` is done", step.id)),
                 None if case.seen.missing.is_some() => {
                     (StepVerdict::Pending, "evaluated once the cluster exists".to_owned())
@@ -42,6 +47,13 @@ pub(super) fn assess_verifications(case: &HostContext<'_>, steps: &[StepPlan]) -
         }
     }
     list
+}
+
+/// Reports whether the condition of a verification is false whatever the host reports: no step of the plan changes that.
+fn is_excluded(case: &HostContext<'_>, instance: &Arc<RecipeInstance>, verify: &RecipeVerification) -> bool {
+    let declared = ExpansionInputs { facts: FactSource::NotYet, exports: &ExportedValues::new() };
+    let judged = || case.ground.expander.evaluate_verify(case.host, instance, verify, &declared);
+    verify.when.is_some() && matches!(judged(), ConditionOutcome::NotApplicable)
 }
 
 /// Turns a failed verification into pending while a step of the recipe is configured but not yet effective: it may pass

@@ -3,7 +3,7 @@
 use super::check::ProbeCheckOptions;
 use super::query::{FactSnippet, Probe};
 use super::section::{ProbeSection, SectionEnd, SectionOutput};
-use super::section_group::truncate_bytes;
+use super::section_group::{keep_last_bytes, truncate_bytes};
 use super::{Observation, UnansweredReason, section_sorting, shell};
 use crate::script::{ScriptToken, ShellScript};
 use base64::Engine as _;
@@ -266,8 +266,8 @@ fn decode_payload(payload: &[u8], section: &ProbeSection, token: &str) -> Option
         Some(status) => status,
         None => split_trailer(&mut stdout, &mut stderr, token)?,
     };
-    let truncated =
-        truncate_bytes(&mut stdout, section.cap) | truncate_bytes(&mut stderr, section.stderr_cap()) | over | late;
+    let cut = if section.foreign { keep_last_bytes } else { truncate_bytes };
+    let truncated = cut(&mut stdout, section.cap) | cut(&mut stderr, section.stderr_cap()) | over | late;
     // `timeout` exits with 124 and 137; recipes' code may do so itself, and is then marked as done.
     let end = if matches!(status, 124 | 137) && !done { SectionEnd::TimedOut } else { SectionEnd::Exited(status) };
     Some(SectionOutput { end, began, stdout, stderr, truncated })

@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 /// host's clock, if there is a hold; `writer`, the run that holds the writer lock, as it describes itself; `guard`, the
 /// state, name, time and steps of each guard that no session confirmed. JSON text contains no NUL byte, so one process
 /// prints the lines of all files. systemd keeps a file for each transient unit as long as it knows the unit, so without
-/// such a file there is nothing to query. The file of the writer lock begins with
+/// such a file there is nothing to query. On a host without systemd,
+/// a long step holds a lock on `alive` in its folder. The file of the writer lock begins with
 /// the token and the process of the holder, that of the act lock with those of the shell of a script, which may go on after
 /// its run. Either may be left by a run that was killed or has ended; to try a lock would hold up a run that takes it at
 /// this moment. The shell skips the NUL bytes between the arguments of a process.
@@ -39,6 +40,15 @@ set -- /run/systemd/transient/forge-*.service
 if [ -e "$1" ]; then
 u=$(systemctl show --no-pager -p Id,ActiveState,Transient,ExecMainStartTimestamp -- 'forge-*.service') || exit
 fi
+[ -d /run/systemd/system ] || ! command -v flock >/dev/null || for d in /run/forge/forge-*; do
+[ -e "$d/alive" ] || continue
+flock -n -s "$d/alive" true 2>/dev/null
+[ "$?" != 1 ] || u="$u
+
+Id=${d##*/}.service
+Transient=yes
+ActiveState=active"
+done
 printf 'units\0%s\0' "$u"
 [ ! -f $D/window.json ] || printf 'window\0%s\0' "$(cat $D/window.json)"
 for f in /run/lock/forge /run/lock/forge.act; do

@@ -19,8 +19,8 @@ pub(crate) struct ProbeSection {
     pub timeout_s: u64,
     /// Maximum bytes of stdout.
     pub cap: u64,
-    /// Whether the code is a recipe's: output beyond the cap is read and dropped, so that the exit status stays true,
-    /// and a process that it leaves behind cannot block the script.
+    /// Whether the code is a recipe's: all output is read and the last part of it kept, up to the cap, so that the exit
+    /// status stays true, and a process that it leaves behind cannot block the script.
     pub foreign: bool,
     /// Whether the code runs in the shell of its process, not in a subshell of its own: it replaces no function of other
     /// sections and keeps what `before` has set. It may exit, but rarely: a new shell then continues with the others.

@@ -200,5 +200,12 @@ pub(crate) fn truncate_bytes(bytes: &mut Vec<u8>, cap: u64) -> bool {
     over
 }
 
+/// Removes all bytes before the last `cap`; returns whether there were any.
+pub(crate) fn keep_last_bytes(bytes: &mut Vec<u8>, cap: u64) -> bool {
+    let surplus = bytes.len().saturating_sub(usize::try_from(cap).unwrap_or(usize::MAX));
+    bytes.drain(..surplus);
+    surplus > 0
+}
+
 #[cfg(test)]
 mod tests;

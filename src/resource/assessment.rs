@@ -422,6 +422,8 @@ pub struct RestartInput {
     pub digest: String,
     /// Whether the plan changes this input.
     pub changing: bool,
+    /// Whether the step declares an executable file.
+    pub is_program: bool,
 }
 
 impl RestartInput {

@@ -61,6 +61,11 @@ pub trait DeclaredResource: std::fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Reports whether it is a file that may be executed.
+    fn is_program(&self) -> bool {
+        false
+    }
+
     /// Returns the part of [`desired_value`](Self::desired_value) that a process can notice. Restarts are derived from its digest,
     /// so a hold or a backup does not cause a restart.
     fn restart_input_value(&self) -> Value {

@@ -50,8 +50,6 @@ pub struct KindTraits {
     /// Reports whether the reading of that probe shows that the resource of this name is gone, for kinds of which the
     /// reading shows more than one resource.
     pub claim_is_gone: Option<fn(&str, &ProbeReading) -> bool>,
-    /// What a resource claims besides its file is in that file: a change of the file removes what it does not declare.
-    pub claims_follow_file: bool,
 }
 
 /// How far the effects of a change reach.
@@ -128,7 +126,6 @@ impl KindTraits {
         exposure: PackageExposure::None,
         claim_probe: None,
         claim_is_gone: None,
-        claims_follow_file: false,
     };
 
     /// A kind whose steps write files and do nothing else.

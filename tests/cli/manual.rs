@@ -29,6 +29,11 @@ fn explain_shows_builtin_pages() {
         ),
         "{near}"
     );
+    let recipe = place.forge(&["explain", "nvidia-drivr"]);
+    assert!(
+        recipe.contains("did you mean the recipe `nvidia-driver`? `forge recipes nvidia-driver` shows it"),
+        "{recipe}"
+    );
 }
 
 #[test]

@@ -118,6 +118,26 @@ fn step_that_its_condition_drops_is_left_behind() {
 }
 
 #[test]
+fn removed_item_is_left_behind_whatever_facts_say_of_others() {
+    let each = |items: &str| {
+        format!(
+            "  - name: page\n    each: \"[{items}]\"\n    when: item != 'two' or facts.os.id == 'none'\n    \
+             file: {{ path: '@root/{{{{ item }}}}', content: x, @own }}\n"
+        )
+    };
+    let stage = leftover_project(&each("'one', 'two', 'three'"));
+    assert_eq!(plan_leftovers(&stage, &each("'one', 'two'")), ["base/page[three]: file three"]);
+}
+
+#[test]
+fn command_that_its_condition_drops_is_left_behind() {
+    let step = "  - name: made\n    command: { check: 'test -e @root/one', apply: 'touch @root/one' }\n";
+    let stage = leftover_project(step);
+    let told = plan_leftovers(&stage, &format!("{step}    when: \"host.name == 'n2'\"\n"));
+    assert_eq!(told, ["base/made: command touch one"]);
+}
+
+#[test]
 fn kept_resource_is_no_leftover_once_its_recipe_was_removed() {
     let each = "  - name: two\n    each: \"['two']\"\n    keep: true\n    \
                 file: { path: '@root/{{ item }}', content: x, @own }\n";

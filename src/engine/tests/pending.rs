@@ -2,7 +2,7 @@
 
 use super::simulated_project::SimulatedProject;
 use crate::engine::VerifyResult;
-use crate::model::HostOutcome;
+use crate::model::{HostOutcome, StepVerdict};
 
 const BASE: &str = "steps:
   - name: option
@@ -15,6 +15,21 @@ verify:
 
 fn list_verify_results(report: &crate::engine::RunReport) -> Vec<(String, VerifyResult)> {
     report.hosts[0].verify.iter().map(|verify| (verify.name.clone(), verify.result.clone())).collect()
+}
+
+/// No step changes what people declare.
+#[test]
+fn verification_of_other_hosts_does_not_wait_for_a_step() {
+    let recipe = "steps:
+  - { name: page, file: { path: '@root/page', content: x, @own } }
+verify:
+  - { name: elsewhere, when: \"host.name == 'n2'\", check: 'false' }
+  - { name: later, when: facts.os.id == 'none', check: 'false' }
+";
+    let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", recipe)]);
+    let plan = stage.run_once().plan;
+    let verdicts: Vec<StepVerdict> = plan.hosts[0].verify.iter().map(|verify| verify.verdict).collect();
+    assert_eq!(verdicts, [StepVerdict::NotApplicable, StepVerdict::Pending]);
 }
 
 /// A pending step does not affect a verification that passes; one that fails may pass later.

@@ -138,6 +138,18 @@ fn hanging_check_times_out_without_delaying_others() {
     assert_eq!(output(&seen, &probes[5]).stdout.raw(), "left\n");
 }
 
+/// The message of an error is usually at the end.
+#[test]
+fn long_output_of_a_check_keeps_its_end() {
+    let probe = check("long", "head -c 20000 /dev/zero | tr '\\0' x >&2; echo denied >&2; seq 100000; exit 7");
+    for shell in SHELLS {
+        let seen = ask(shell, std::slice::from_ref(&probe));
+        let output = output(&seen, &probe);
+        assert_eq!((output.status, output.truncated), (7, true), "{shell}");
+        assert!(output.stderr.raw().ends_with("xdenied\n") && output.stdout.raw().ends_with("\n100000\n"), "{shell}");
+    }
+}
+
 #[test]
 fn background_process_truncates_output_but_keeps_exit_code() {
     let probe = Probe::Check {

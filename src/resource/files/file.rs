@@ -172,6 +172,10 @@ impl DeclaredResource for FileResource {
         })
     }
 
+    fn is_program(&self) -> bool {
+        !self.absent && self.target.mode & 0o111 != 0
+    }
+
     fn restart_input_paths(&self) -> Vec<String> {
         vec![self.target.path.clone()]
     }

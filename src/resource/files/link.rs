@@ -4,7 +4,7 @@ use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, UndoEffect, Value};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
 use crate::resource::shared::file_target::{
-    ParentState, check_parent, describe_differences, describe_type, path_probe, type_basis,
+    ParentState, check_parent, describe_differences, describe_type, path_probe, resolve_link_target, type_basis,
 };
 use crate::resource::shared::shell::{self, SymlinkSpec};
 use crate::resource::shared::support::{
@@ -81,13 +81,8 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
 }
 
 impl LinkResource {
-    /// Returns the path at which the kernel looks for the target. It is not normalized: `..` depends on other links.
     fn resolved_target(&self) -> String {
-        match (self.target.starts_with('/'), parent_path(&self.path)) {
-            (true, _) | (_, None) => self.target.clone(),
-            (false, Some("/")) => format!("/{}", self.target),
-            (false, Some(folder)) => format!("{folder}/{}", self.target),
-        }
+        resolve_link_target(&self.path, &self.target)
     }
 
     /// Returns a note for the reason if nothing exists at the target. A target that could not be observed gets no note.

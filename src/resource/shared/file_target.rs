@@ -434,19 +434,17 @@ pub(in crate::resource) fn describe_differences(changes: &[AttributeChange]) -> 
     format!("{} {}", join_words(&names), if one { "differs" } else { "differ" })
 }
 
-/// Returns the file type in words.
-/// Returns the path that a link at `path` leads to, as a step can declare it.
+/// Returns the path at which the kernel looks for the target of the link at `path`. It is not normalized: `..` depends on
+/// other links.
 pub(in crate::resource) fn resolve_link_target(path: &str, target: &str) -> String {
-    match target.starts_with('/') {
-        true => target.to_owned(),
-        false => format!(
-            "{}/{}",
-            parent_path(path).unwrap_or_default().trim_end_matches('/'),
-            target.trim_start_matches("./")
-        ),
+    match (target.starts_with('/'), parent_path(path)) {
+        (true, _) | (_, None) => target.to_owned(),
+        (false, Some("/")) => format!("/{target}"),
+        (false, Some(folder)) => format!("{folder}/{target}"),
     }
 }
 
+/// Returns the file type in words.
 pub(in crate::resource) fn describe_type(info: &PathInfo) -> String {
     match (info.kind, &info.target) {
         (PathType::File, _) => "file".to_owned(),

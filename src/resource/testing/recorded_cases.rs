@@ -287,6 +287,7 @@ fn parse_inputs(given: &Value) -> Vec<RestartInput> {
         trace: v["trace"].as_str().map(str::to_owned),
         digest: text(&v["digest"]),
         changing: v["changing"] == true,
+        is_program: v["is_program"] == true,
     };
     given.as_array().into_iter().flatten().map(input).collect()
 }

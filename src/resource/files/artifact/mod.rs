@@ -204,6 +204,10 @@ impl DeclaredResource for ArtifactResource {
     }
 
     /// The note is rewritten whenever the file is, and is cheap to read.
+    fn is_program(&self) -> bool {
+        self.mode & 0o111 != 0
+    }
+
     fn restart_input_paths(&self) -> Vec<String> {
         vec![content::note_path(&self.path)]
     }

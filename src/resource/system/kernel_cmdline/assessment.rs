@@ -115,7 +115,8 @@ fn assess_loaded(wanted: &DeclaredArguments, state: &CmdlineState) -> Assessment
 }
 
 /// Names the arguments of the running kernel that no entry of the boot menu has: ones that a step declared before, for
-/// example. The boot loader adds the names of its files, and `grubby` prints the root file system separately.
+/// example. The boot loader adds the names of its files, and `grubby` prints the root file system separately. Nothing is
+/// known of entries with variables, such as `$tuned_params`, which the boot loader replaces.
 fn describe_surplus(state: &CmdlineState) -> String {
     let (BootLoader::UpdateGrub { entries, .. } | BootLoader::Grubby { entries }) = &state.loader else {
         return String::new();
@@ -124,7 +125,8 @@ fn describe_surplus(state: &CmdlineState) -> String {
     let is_surplus =
         |word: &KernelArgument| !["BOOT_IMAGE", "initrd", "root"].contains(&&*word.name) && !next.contains(word);
     let surplus: Vec<KernelArgument> = split_cmdline(state.loaded.raw()).into_iter().filter(is_surplus).collect();
-    match surplus.is_empty() || entries.is_empty() || !state.container.is_empty() {
+    let has_variables = entries.iter().any(|entry| entry.args.raw().contains('$'));
+    match surplus.is_empty() || entries.is_empty() || has_variables || !state.container.is_empty() {
         true => String::new(),
         false => format!("; until the next boot it also has `{}`", join_arguments(&surplus)),
     }

@@ -83,7 +83,6 @@ recorded cases. The test hosts' kernel command line is mounted over the machine'
     traits: KindTraits {
         claim_probe: Some(|_| Some(Probe::Cmdline)),
         claim_is_gone: Some(is_argument_gone),
-        claims_follow_file: true,
         ..KindTraits::DEFAULT
     },
 };

@@ -93,7 +93,7 @@ impl RunningService<'_> {
     /// Reports whether a reload may apply the input: it is chosen, and the input is content that a process reads again. An
     /// executable file is a program, and a process that runs a script does not map it.
     fn is_applied_by_reload(&self, input: &RestartInput) -> Result<bool, UnansweredReason> {
-        if !self.may_reload || !is_content_input(input) {
+        if !self.may_reload || input.is_program || !is_content_input(input) {
             return Ok(false);
         }
         for path in &input.paths {

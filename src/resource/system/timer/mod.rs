@@ -123,6 +123,7 @@ impl TimerResource {
             trace: None,
             digest,
             changing,
+            is_program: false,
         }]
     }
 
