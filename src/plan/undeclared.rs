@@ -8,7 +8,7 @@ use super::recorded_resources::{
     self, OwnedClaims, RecordedClaim, RecordedResource, list_recorded_resources, resource_identity,
 };
 use super::removal_record::{is_kept_record, is_removal_record};
-use crate::config::{ExpandedStep, ExpansionState, InapplicableReason};
+use crate::config::{ExpandedStep, ExpansionInputs, ExpansionState, ExportedValues, FactSource, InapplicableReason};
 use crate::graph::DependencyKind;
 use crate::model::{StepId, Value};
 use crate::probe::Probe;
@@ -56,13 +56,22 @@ impl DeclaredClaims {
 /// Reports whether the condition of a step is false because of what people declare. A condition on facts or on exported
 /// values may be false because the step did its work, or because the host has a fault.
 fn is_dropped(case: &HostContext<'_>, turn: &ExpandedStep) -> bool {
-    let exports = || {
-        let index = case.graph.find_step(&turn.id.recipe, &turn.id.step);
-        index.is_none_or(|index| case.graph.incoming_edges(index).any(|edge| edge.why == DependencyKind::Export))
-    };
-    matches!(turn.state, ExpansionState::NotApplicable(InapplicableReason::WhenFalse))
-        && turn.reads.is_empty()
-        && !exports()
+    let is_excluded =
+        |turn: &ExpandedStep| matches!(turn.state, ExpansionState::NotApplicable(InapplicableReason::WhenFalse));
+    if !is_excluded(turn) || !turn.reads.is_empty() {
+        return false;
+    }
+    let Some(index) = case.graph.find_step(&turn.id.recipe, &turn.id.step) else { return false };
+    if !case.graph.incoming_edges(index).any(|edge| edge.why == DependencyKind::Export) {
+        return true;
+    }
+    // The step reads exported values; its condition may not. This is rare enough to evaluate it once more.
+    let declared = ExpansionInputs { facts: FactSource::NotYet, exports: &ExportedValues::new() };
+    let instances = case.instances().iter().filter(|instance| *instance.recipe.name == *turn.id.recipe);
+    let mut steps = instances.flat_map(|own| own.recipe.steps.iter().map(move |step| (own, step)));
+    let Some((own, step)) = steps.find(|(_, step)| *step.name == *turn.id.step) else { return false };
+    let again = case.ground.expander.expand_step(case.host, own, step, &declared);
+    again.iter().any(|again| again.id == turn.id && is_excluded(again))
 }
 
 /// Returns what the record of a step of the cluster names, the step does not declare any more, and another step declares:

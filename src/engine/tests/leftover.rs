@@ -117,6 +117,22 @@ fn step_that_its_condition_drops_is_left_behind() {
     }
 }
 
+/// The content waits for an exported value; the condition does not.
+#[test]
+fn condition_of_a_step_that_reads_exports_can_drop_it() {
+    let recipe = |when: &str| {
+        format!(
+            "  - name: id\n    command: {{ check: 'test -s @root/id', apply: 'echo 4 >@root/id' }}\n    \
+             export: {{ v: {{ read: 'cat @root/id' }} }}\n  - name: page\n{when}    \
+             file: {{ path: '@root/page', content: \"{{{{ exports.base.v[host.name] }}}}\", @own }}\n"
+        )
+    };
+    let stage = leftover_project(&recipe(""));
+    let exported = "    when: exports.base.v[host.name] == '5'\n";
+    assert_eq!(plan_leftovers(&stage, &recipe(exported)), NOTHING, "the value may be another one tomorrow");
+    assert_eq!(plan_leftovers(&stage, &recipe("    when: host.name == 'n2'\n")), ["base/page: file page"]);
+}
+
 #[test]
 fn removed_item_is_left_behind_whatever_facts_say_of_others() {
     let each = |items: &str| {

@@ -52,6 +52,32 @@ fn failed_canary_cancels_the_other_hosts() {
     assert_eq!(told, 1);
 }
 
+/// A verification or a check that cannot be evaluated is no success, in the next run neither.
+#[test]
+fn canary_with_an_unknown_result_stays_the_canary() {
+    let unsure = "test ! -e @root/odd || exit 2";
+    let verified = format!(
+        "steps:\n  - {{ name: a, file: {{ path: '@root/a', content: x, @own }} }}\nverify:\n  - {{ name: fit, check: '{unsure}' }}\n"
+    );
+    let checked = format!(
+        "steps:\n  - {{ name: a, file: {{ path: '@root/a', content: x, @own }} }}\n  \
+         - {{ name: b, command: {{ check: '{unsure}; test -e @root/b', apply: 'touch @root/b' }} }}\n"
+    );
+    for recipe in [verified, checked] {
+        let apply = "rollout: { canary: 1 }\napply:\n  - { recipe: r, on: all }\n";
+        let stage = SimulatedProject::new(3, apply, &[("r", &recipe)]);
+        stage.create_host_file("n1", "odd");
+        for round in 1..=3 {
+            let ran = stage.run_once();
+            assert_eq!((ran.host_outcome("n1"), ran.exit_code()), (HostOutcome::Unknown, 8), "round {round}");
+            assert!(!stage.has_file("n2", "a") && !stage.has_file("n3", "a"), "round {round}");
+        }
+        std::fs::remove_file(stage.host_root("n1").join("odd")).unwrap();
+        assert_eq!(stage.run_once().exit_code(), 0);
+        assert!(stage.has_file("n2", "a") && stage.has_file("n3", "a"));
+    }
+}
+
 #[test]
 fn locked_canary_cancels_the_other_hosts() {
     let stage = rollout_project(2, "canary: 1");

@@ -4,7 +4,7 @@ use super::waves::build_waves;
 use super::{QuorumGroup, RolloutPlan};
 use crate::config::{self, Project};
 use crate::model::{HostName, StepVerdict};
-use crate::plan::{HostPlan, HostReachability, VerifyPlan};
+use crate::plan::{HostPlan, HostReachability, StepPlan, VerifyPlan};
 use std::collections::BTreeSet;
 
 /// Returns the rollout of `hosts`. Percentages are of all machines among them.
@@ -59,14 +59,14 @@ fn is_out_of_service(host: &HostPlan) -> bool {
 /// Returns the hosts that receive all their changes first: the first changing ones, in plan order. Hosts that are
 /// already out of service come first; hosts that cannot succeed come last.
 ///
-/// A host that has a recipe already, and fails its verification, comes before them: as the canary of an earlier run it
-/// has shown that the recipe must not go to further hosts.
+/// A host that has a recipe already, and does not pass its verification, comes before them: as the canary of an earlier
+/// run it has shown that the recipe must not go to further hosts. What cannot be evaluated did not pass.
 fn choose_canaries(declared: &config::RolloutPolicy, hosts: &[HostPlan], machines: usize) -> Vec<HostName> {
     let Some(share) = declared.canary else { return Vec::new() };
     let machine_plans = || hosts.iter().filter(|host| !host.host.is_cluster());
     let mut changing: Vec<&HostPlan> = machine_plans().filter(|host| host.has_changes()).collect();
     let recipes = list_changing_recipes(&changing);
-    changing.sort_by_key(|host| (!can_complete(host), !is_left_open(host)));
+    changing.sort_by_key(|host| (!can_be_canary(host), !is_left_open(host)));
     let failed = machine_plans().filter(|host| has_failed_canary_test(host, &recipes));
     failed.chain(changing).take(share.resolve_count(machines)).map(|host| host.host.clone()).collect()
 }
@@ -76,11 +76,25 @@ fn list_changing_recipes<'p>(hosts: &[&'p HostPlan]) -> BTreeSet<&'p str> {
     steps.map(|step| &*step.id.recipe).collect()
 }
 
-/// Returns whether a host that this run does not change fails the verification of one of `recipes`.
+/// Returns whether a host that this run does not change does not pass one of `recipes`, which it has: a verification
+/// fails or cannot be evaluated, or a step cannot be evaluated while others match.
 fn has_failed_canary_test(host: &HostPlan, recipes: &BTreeSet<&str>) -> bool {
-    let fails = |verify: &VerifyPlan| verify.verdict == StepVerdict::Change && recipes.contains(&*verify.recipe);
+    let fails = |verify: &VerifyPlan| {
+        matches!(verify.verdict, StepVerdict::Change | StepVerdict::Unknown) && recipes.contains(&*verify.recipe)
+    };
+    let has = |recipe: &str| host.steps.iter().any(|s| *s.id.recipe == *recipe && s.verdict == StepVerdict::Ok);
+    let is_open = |step: &StepPlan| {
+        step.verdict == StepVerdict::Unknown && recipes.contains(&*step.id.recipe) && has(&step.id.recipe)
+    };
     let is_observed = host.reach == HostReachability::Observed && host.refused.is_none() && host.hold.is_none();
-    is_observed && !host.has_changes() && host.verify.iter().any(fails)
+    is_observed && !host.has_changes() && (host.verify.iter().any(fails) || host.steps.iter().any(is_open))
+}
+
+/// Returns whether a host can show that a change succeeds. One that an earlier run left out of service is tried again,
+/// even if something cannot be evaluated there: otherwise the next host would take its place as canary.
+fn can_be_canary(host: &HostPlan) -> bool {
+    let is_hindered = |step: &StepPlan| matches!(step.verdict, StepVerdict::Blocked(_));
+    can_complete(host) || is_left_open(host) && host.refused.is_none() && !host.steps.iter().any(is_hindered)
 }
 
 fn can_complete(host: &HostPlan) -> bool {
