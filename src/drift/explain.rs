@@ -80,8 +80,14 @@ fn classify_change(
     };
     let desired = DesiredAttribute { digest: declared.digest.as_deref(), value: to, has_exports: declared.has_exports };
     let seen = ObservedAttribute { verdict, value: from };
-    let last =
-        record.map(|record| AppliedAttribute { digest: record.digest(), value: to_applied_value(record, value) });
+    // What is observed of a command is a description, with which nothing can be compared.
+    let is_described = change.is_some_and(|change| {
+        change.mark.aspect != ChangeAspect::Existence && !change.secret && !declared.is_comparable(change)
+    });
+    let last = record.map(|record| AppliedAttribute {
+        digest: record.digest(),
+        value: if is_described { AttributeValue::Untold } else { to_applied_value(record, value) },
+    });
     cause::classify_cause(&desired, &seen, last.as_ref())
 }
 
@@ -239,5 +245,19 @@ mod tests {
         assert_eq!(state("running", "inactive"), DriftCause::MachineChanged, "another attribute was declared anew");
         assert_eq!(state("stopped", "failed"), DriftCause::Both);
         assert_eq!(cause("stopped", "enabled", "disabled", ChangeAspect::Enablement), DriftCause::RecipeChanged);
+    }
+
+    #[test]
+    fn command_that_is_declared_again_after_its_removal_is_a_change_of_the_recipe() {
+        let record = json!({ "digest": "sha256:a", "absent": true, "value": { "absent": true } });
+        let record = AppliedRecordView::new(&record);
+        let value = json!({ "check": "test -e /x", "apply": "touch /x", "content": "x" });
+        let declared = DeclaredStep { digest: Some("sha256:b".into()), value, ..DeclaredStep::default() };
+        let cause = |attribute: &str, from: &str, to: &str| {
+            let change = AttributeChange::new(attribute, Some(from), Some(to));
+            classify_change(StepVerdict::Change, Some(&change), &declared, (Some(&record), None))
+        };
+        assert_eq!(cause("command", "the check exited 1", "touch /x"), DriftCause::RecipeChanged);
+        assert_eq!(cause("content", "by hand", "x"), DriftCause::Both, "a file that forge did not write");
     }
 }

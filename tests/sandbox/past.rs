@@ -62,3 +62,25 @@ steps:
     assert_eq!(files, ["x\n", "x\n"], "{again}");
     lab.nothing_is_left();
 }
+
+/// A step of scope `one` ran on a host that the run finished: a plan of the other hosts alone cannot know that.
+#[test]
+fn resume_plans_the_other_hosts_too_if_steps_depend_on_them() {
+    let recipe = "recipe: r\nsteps:\n  - name: key\n    scope: one\n    \
+                  command: { check: test -s /srv/key, apply: echo k >/srv/key }\n    \
+                  export: { v: { read: cat /srv/key } }\n  \
+                  - { name: page, file: { path: /srv/page, content: '{{ exports.r.v }}' } }\n";
+    let files = [("inventory.yaml", ONE), ("recipes/r.yaml", recipe)];
+    let lab = match Lab::new(Who::all()[0], &files) {
+        Ok(lab) => lab,
+        Err(why) => return eprintln!("skipped: a sandbox: {why}"),
+    };
+    lab.inside("inventory.yaml", "b", "mkdir /srv/page");
+    let first = lab.forge(&["apply", "--yes"]);
+    assert!(first.starts_with("exit 3\n") && first.contains("`/srv/page` is a directory"), "{first}");
+    lab.inside("inventory.yaml", "b", "rmdir /srv/page");
+    let resumed = lab.forge(&["resume", "--yes"]);
+    assert!(resumed.starts_with("exit 0\n"), "{resumed}");
+    assert_eq!(lab.inside("inventory.yaml", "b", "cat /srv/page; ls /srv"), "kpage\n", "{resumed}");
+    lab.nothing_is_left();
+}
