@@ -36,7 +36,7 @@ pub fn resource_identity(resource: &dyn Resource) -> RecordIdentity {
     let plain = |list: Vec<(&'static str, String)>| {
         list.into_iter().map(|(kind, name)| (kind.to_owned(), SecretStore::mask_placeholders(&name))).collect()
     };
-    RecordIdentity { claims: plain(resource.exclusive_claims()), part_of: plain(resource.shared_claims()) }
+    RecordIdentity { claims: plain(resource.lasting_claims()), part_of: plain(resource.shared_claims()) }
 }
 
 /// Returns the former resources that the next record of a step, now about `now`, must list: all earlier resources of

@@ -98,6 +98,11 @@ pub trait DeclaredResource: std::fmt::Debug + Send + Sync {
         false
     }
 
+    /// Returns those of its exclusive claims that stay on the host if the step is not declared any longer.
+    fn lasting_claims(&self) -> Vec<(&'static str, String)> {
+        self.exclusive_claims()
+    }
+
     /// Returns the claims that no other step of the host may declare differently: `("path", "/etc/motd")`.
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![(self.kind(), self.title())]

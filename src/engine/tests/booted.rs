@@ -57,6 +57,20 @@ fn argument_that_the_boot_menu_lacks_is_no_leftover() {
     assert_eq!(left(stage.run_once()), 0);
 }
 
+/// The step removed an argument of another file, which sets it again once the step declares something else.
+#[test]
+fn argument_that_another_file_sets_again_is_no_leftover() {
+    let stage = booted_project("reboot: allow");
+    stage.write_recipe("early", &EARLY.replace("[iommu=pt]", "[iommu=pt], absent: [quiet]"));
+    assert_eq!(stage.run_once().exit_code(), 0);
+    stage.write_recipe("early", EARLY);
+    stage.write_host_file("n1", "next", "iommu=pt quiet");
+    for _ in 0..2 {
+        let left = stage.run_once().plan.hosts[0].undeclared.clone();
+        assert_eq!(left, [], "quiet is not of the step");
+    }
+}
+
 fn read_log(stage: &SimulatedProject) -> Vec<String> {
     stage.read_file("n1", "log").lines().map(str::to_owned).collect()
 }

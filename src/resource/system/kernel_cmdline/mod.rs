@@ -195,6 +195,12 @@ impl DeclaredResource for KernelCmdlineResource {
         Vec::new()
     }
 
+    /// Excludes arguments that it removes: another file may set them, which is then not left behind.
+    fn lasting_claims(&self) -> Vec<(&'static str, String)> {
+        let names = self.wanted.argument_names().into_iter();
+        names.map(|name| (KIND.name, name)).chain([("path", self.target.path.clone())]).collect()
+    }
+
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         let gone = self.wanted.absent.iter().map(|word| word.replace('-', "_"));
         let names = self.wanted.argument_names().into_iter().chain(gone);
