@@ -3,6 +3,7 @@
 use super::expanded_step::{DeferredStep, ExpandedStep, ExpansionState, InapplicableReason};
 use super::recipe_files::RecipeFolder;
 use super::template_reads::StepTemplateInfo;
+use crate::config::builtin_data::BUILTIN_PATH;
 use crate::config::field_check::{CheckedFields, check_fields};
 use crate::config::template::{EvalOutcome, TemplateBindings, build_tree};
 use crate::config::tree_render::TreeRenderer;
@@ -220,6 +221,11 @@ impl StepExpansion<'_> {
         let waits = checked.deferred.first().cloned();
         match (waits, (kind.build)(&checked.fields, absent)) {
             (None, Ok(resource)) => ExpansionState::Resource(resource.into()),
+            (None, Err(diag)) if absent && self.instance.recipe.path.starts_with(BUILTIN_PATH) => {
+                // The hint of the kind is for those who can edit the recipe.
+                let hint = "this built-in recipe has no removal: delete its entry; plan and drift list what it left";
+                ExpansionState::Invalid(vec![locate_diag(diag, self.step).hint(hint)])
+            }
             (None, Err(diag)) => ExpansionState::Invalid(vec![locate_diag(diag, self.step)]),
             // A removal does not need the content, so it does not wait for it.
             (Some(_), Ok(resource)) if absent => ExpansionState::Resource(resource.into()),
