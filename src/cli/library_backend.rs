@@ -3,14 +3,13 @@
 use super::backend::{Backend, ObservePurpose, ProjectSandboxes, SetRequest, VerbEvents};
 use super::backend_hosts::{add_cluster_host, list_sandbox_hosts, list_simulated_hosts};
 use super::engine_args::refuse_engine_kind;
-use super::env;
 use super::history_start::HistoryStart;
 use super::library_engine::EngineRun;
+use super::load_options::build_load_options;
 use super::sandbox::find_sandbox_root;
-use super::secret_programs::{self, SecretNeed};
 use super::settings::CliSettings;
 use crate::artifact::{ArtifactCache, ArtifactFetcher};
-use crate::config::{self, LoadOptions, Project, SecretPrograms};
+use crate::config::{self, Project};
 use crate::diag::{Diag, DiagList, SourceMap};
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
@@ -118,26 +117,6 @@ fn open_store(project: &Project, settings: &CliSettings) -> StateStore {
 fn open_depot(project: &Project, settings: &CliSettings) -> Arc<ArtifactFetcher> {
     let folder = open_store(project, settings).root().join("artifacts");
     Arc::new(ArtifactFetcher::new(ArtifactCache::new(folder), settings.offline))
-}
-
-/// Returns the options for loading an inventory: every verb includes the built-in recipes.
-fn build_load_options(settings: &CliSettings) -> LoadOptions<'static> {
-    let need = match settings.replay.observed.is_some() {
-        true => SecretNeed::Unread("`--observed` starts no program"),
-        false => settings.secrets,
-    };
-    let run = |for_notify| SecretPrograms::Run { run: &secret_programs::run_program, for_notify };
-    LoadOptions {
-        trust: settings.trust,
-        embedded: config::builtin_data::BUILTIN_RECIPES,
-        env: &env::read_variable,
-        programs: match need {
-            SecretNeed::No => SecretPrograms::Skip,
-            SecretNeed::Unread(why) => SecretPrograms::Report(why),
-            SecretNeed::Hosts => run(false),
-            SecretNeed::HostsAndNotify => run(true),
-        },
-    }
 }
 
 /// Returns the boot id of this machine, if it has one.

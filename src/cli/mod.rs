@@ -34,6 +34,7 @@ mod interrupt;
 mod inventory;
 mod library_backend;
 mod library_engine;
+mod load_options;
 mod logs;
 mod man;
 mod notify;

@@ -80,7 +80,7 @@ fn classify_change(
     };
     let desired = DesiredAttribute { digest: declared.digest.as_deref(), value: to, has_exports: declared.has_exports };
     let seen = ObservedAttribute { verdict, value: from };
-    // What is observed of a command is a description, with which nothing can be compared.
+    // The observed state of a command is a description: no value can be compared with it.
     let is_described = change.is_some_and(|change| {
         change.mark.aspect != ChangeAspect::Existence && !change.secret && !declared.is_comparable(change)
     });

@@ -382,7 +382,7 @@ impl Plan {
             (counts.unknown + counts.verify_unknown > 0, ExitCode::Unknown),
             (detailed && counts.verify_failed > 0, ExitCode::VerifyFailed),
             (detailed && counts.pending > counts.awaited, ExitCode::Pending),
-            // What is held back does not change now: apply exits with the same code.
+            // A change that is held back does not happen now: apply exits with the same code.
             (detailed && counts.held > 0, ExitCode::Pending),
             (detailed && counts.change + counts.waiting + counts.windows > 0, ExitCode::Changes),
         ];

@@ -103,7 +103,7 @@ fn recipe_changes_are_distinguished_from_machine_changes() {
     assert_eq!(list_findings(&stage.detect_drift()), expected);
 }
 
-/// The object that the step declares now was never applied: that is no change of the host.
+/// The object that the step declares now was never applied, so the host did not change.
 #[test]
 fn other_path_of_a_step_is_a_recipe_change() {
     let stage = drift_project();

@@ -52,7 +52,7 @@ fn failed_canary_cancels_the_other_hosts() {
     assert_eq!(told, 1);
 }
 
-/// A verification or a check that cannot be evaluated is no success, in the next run neither.
+/// A verification or a check that cannot be evaluated does not count as a success, also not in the next run.
 #[test]
 fn canary_with_an_unknown_result_stays_the_canary() {
     let unsure = "test ! -e @root/odd || exit 2";
