@@ -224,6 +224,12 @@ pub fn compare_with_history(
         if here.contains(key) || !looked.contains(&key.0) || !(scope.admits)(&key.1, &key.2) {
             continue;
         }
+        // A step that is pending as a whole does not match because one of its attributes differs now.
+        let of_step = (key.0.clone(), key.1.clone(), key.2.clone(), String::new());
+        let is_open = || here.range(of_step..).next().is_some_and(|(h, r, s, _)| (h, r, s) == (&key.0, &key.1, &key.2));
+        if key.3.is_empty() && is_open() {
+            continue;
+        }
         // Only the records of a host show what is no longer declared.
         if known.cause == DriftCause::NoLongerDeclared && scope.found.unrecorded.contains(&key.0) {
             continue;

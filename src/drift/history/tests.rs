@@ -13,6 +13,8 @@ enum Saw {
     /// The attribute has this value.
     Value(&'static str),
     Nothing,
+    /// The step as a whole is pending.
+    Pending,
     /// The attribute differs, and its step was applied last at this time.
     Applied(&'static str),
     /// The object is no longer declared.
@@ -83,6 +85,7 @@ fn run(saw: &Saw, time: &str) -> (DriftReport, DetectedDrift) {
     };
     let findings = match saw {
         Saw::Value(value) => vec![finding(value, time)],
+        Saw::Pending => vec![DriftFinding { attribute: None, cause: DriftCause::Pending, ..finding("", time) }],
         Saw::Applied(applied) => vec![DriftFinding { last_applied: Some(apply_at(applied)), ..finding("0600", time) }],
         Saw::Undeclared => vec![DriftFinding { cause: DriftCause::NoLongerDeclared, ..finding("0600", time) }],
         _ => Vec::new(),
@@ -160,6 +163,16 @@ fn persistent_finding_is_new_once_and_changes_with_its_value() {
     assert_eq!(told(&story.tell(&Saw::Value("0700"), T[3])), (Some((FindingNovelty::Same, T[0], 1)), 0));
     assert_eq!(told(&story.tell(&Saw::Nothing, T[4])), (None, 1));
     assert_eq!(told(&story.tell(&Saw::Nothing, T[4])), (None, 0), "told once");
+}
+
+/// An attribute that differs does not show that the step, which was pending as a whole, is effective.
+#[test]
+fn pending_step_is_not_resolved_by_a_finding_about_an_attribute() {
+    let mut story = Story(Vec::new());
+    story.tell(&Saw::Pending, T[0]);
+    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[1])), (Some((FindingNovelty::New, T[1], 1)), 0));
+    assert_eq!(told(&story.tell(&Saw::Pending, T[2])), (Some((FindingNovelty::Same, T[0], 1)), 1));
+    assert_eq!(told(&story.tell(&Saw::Nothing, T[3])), (None, 1));
 }
 
 /// A finding that a run did not check is neither confirmed nor resolved.
