@@ -6,6 +6,7 @@ use super::output::VerbOutput;
 use super::settings::CliSettings;
 use super::shared_args::InventoryArg;
 use super::verb_context::{LoadedProject, VerbContext, VerbResult};
+use crate::config::builtin_data::{BUILTIN_RECIPES, is_builtin_recipe};
 use crate::config::{self, Project, ValueName};
 use crate::diag::{DiagCode, did_you_mean};
 use crate::model::ExitCode;
@@ -128,13 +129,12 @@ fn unknown_topic_error<B: Backend>(cx: &VerbContext<'_, B>, thing: &str) -> CliE
         known.extend(list_project_topics(cx.backend.project(project)));
     }
     let error = CliError::usage(format!("`{thing}` is not a value, step, kind, topic or error code"));
-    let built_in = config::builtin_data::BUILTIN_RECIPES.iter().map(|(name, _)| *name);
-    known.extend(built_in.clone().map(str::to_owned));
+    known.extend(BUILTIN_RECIPES.iter().map(|(name, _)| (*name).to_owned()));
     let own = project.as_ref().is_some_and(|project| cx.backend.project(project).library.contains_key(thing));
-    let recipe = own || built_in.clone().any(|name| name == thing);
+    let recipe = own || is_builtin_recipe(thing);
     match did_you_mean(thing, known.iter().map(String::as_str)) {
         _ if recipe => error.hint(format!("`forge recipes {thing}` shows a recipe")),
-        Some(near) if built_in.clone().any(|name| name == near) => {
+        Some(near) if is_builtin_recipe(near) => {
             error.hint(format!("did you mean the recipe `{near}`? `forge recipes {near}` shows it"))
         }
         Some(near) => error.hint(format!("did you mean `{near}`?")),

@@ -5,13 +5,14 @@ use super::backend::Backend;
 use super::engine_args::EngineArgs;
 use super::error::CliError;
 use super::output::VerbOutput;
+use super::secret_programs::SecretNeed;
 use super::shared_args::{InventoryArg, OutputFormat};
 use super::verb_context::{VerbContext, VerbResult};
 use super::{apply, apply_saved, past_runs, saved_plan};
-use crate::config::{Project, RecipeStep};
+use crate::config::RecipeStep;
 use crate::engine::{PastRun, SavedPlan};
 use crate::graph::DependencyKind;
-use crate::model::{ExitCode, HostName, StepScope};
+use crate::model::{ExitCode, StepScope};
 use crate::view::progress::ProgressDetail;
 use crate::view::{escape, format_count};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -28,7 +29,7 @@ use std::io::Write;
 /// finished do not change. With `--step` or `--skip`, or if it does not hold any more, a new plan is made and shown.
 ///
 /// If steps of these hosts depend on other hosts (scope `one`, exported values, barriers), all hosts of the run are
-/// planned.
+/// planned, unless `--on` is given.
 ///
 /// Where the history has no such run, as on another machine, all hosts are planned: those in the declared state do not
 /// change.
@@ -66,14 +67,11 @@ pub fn run_resume<B: Backend>(cx: &VerbContext<'_, B>, args: &ResumeArgs) -> Ver
     if let Some(ending) = resume_saved_plan(cx, args, &run) {
         return ending;
     }
-    let open: Vec<&HostName> =
-        run.report.hosts.iter().filter(|host| host.is_unfinished()).map(|host| &host.host).collect();
-    let project = cx.backend.load_project(&target.path, cx.settings).0;
-    if project.is_some_and(|project| need_other_hosts(cx.backend.project(&project), &open)) {
+    if cx.settings.on.is_none() && depends_on_other_hosts(cx, &target.path, &run) {
         print_note(cx, "steps there depend on other hosts: all hosts of the run are planned");
         let names: Vec<&str> = run.report.hosts.iter().map(|host| host.host.as_str()).collect();
-        let on = cx.settings.on.clone().unwrap_or_else(|| names.join(","));
-        return apply::run_apply(&cx.with_settings(&cx.settings.with_selection(&on)), &build_apply_args(args, None));
+        let settings = cx.settings.with_selection(&names.join(","));
+        return apply::run_apply(&cx.with_settings(&settings), &build_apply_args(args, None));
     }
     let on = cx.settings.on.as_ref().map_or_else(|| UNFINISHED.to_owned(), |on| format!("{on}:&{UNFINISHED}"));
     let mut settings = cx.settings.clone();
@@ -81,16 +79,22 @@ pub fn run_resume<B: Backend>(cx: &VerbContext<'_, B>, args: &ResumeArgs) -> Ver
     apply::run_apply(&cx.with_settings(&settings), &build_apply_args(args, None))
 }
 
-/// Reports whether a step of `hosts` runs on one host for all, waits for other hosts, or reads what they export: a plan of
-/// some hosts cannot tell what happened on the others.
-fn need_other_hosts(project: &Project, hosts: &[&HostName]) -> bool {
+/// Reports whether a step of the unfinished hosts runs on one host for all, waits for other hosts, or reads their exported
+/// values: a plan of some hosts cannot know the state of the others. Errors of the inventory are left to the apply.
+fn depends_on_other_hosts<B: Backend>(cx: &VerbContext<'_, B>, inventory: &Utf8Path, run: &PastRun) -> bool {
+    // The programs of secrets run once per verb, for the apply.
+    let mut settings = cx.settings.clone();
+    settings.secrets = SecretNeed::No;
+    let Some(project) = cx.backend.load_project(inventory, &settings).0 else { return false };
+    let project = cx.backend.project(&project);
     let is_shared = |recipe: &str, step: &RecipeStep| {
         let index = project.graph.find_step(recipe, &step.name);
         let crosses = |why: DependencyKind| matches!(why, DependencyKind::Export | DependencyKind::Barrier);
         step.scope == StepScope::One
             || index.is_some_and(|index| project.graph.incoming_edges(index).any(|edge| crosses(edge.why)))
     };
-    let instances = hosts.iter().filter_map(|host| project.instances.get(*host)).flatten();
+    let open = run.report.hosts.iter().filter(|host| host.is_unfinished());
+    let instances = open.filter_map(|host| project.instances.get(&host.host)).flatten();
     instances.into_iter().any(|own| own.recipe.steps.iter().any(|step| is_shared(&own.recipe.name, step)))
 }
 

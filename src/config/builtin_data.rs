@@ -197,6 +197,11 @@ fn to_plain_value(node: &YamlNode) -> Value {
     scalar::node_to_value(node)
 }
 
+/// Reports whether a built-in recipe has that name.
+pub fn is_builtin_recipe(name: &str) -> bool {
+    BUILTIN_RECIPES.iter().any(|(known, _)| *known == name)
+}
+
 /// The folder of built-in recipes in messages.
 pub(super) const BUILTIN_PATH: &str = "<built in>";
 

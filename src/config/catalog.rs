@@ -1,6 +1,6 @@
 //! Recipes as values for output: the list of available recipes, and all declarations of one recipe.
 
-use super::builtin_data::{BUILTIN_PATH, BUILTIN_RECIPES};
+use super::builtin_data::{BUILTIN_PATH, is_builtin_recipe};
 use super::builtin_recipes::builtin_project;
 use super::{
     ParamType, Project, Recipe, RecipeEdge, RecipeParam, RecipeRule, RecipeStep, RecipeVerification, StepExport,
@@ -240,7 +240,7 @@ fn build_recipe_summary(project: &Project, recipe: &Recipe) -> RecipeSummary {
         summary: recipe.summary.clone(),
         file: project.sources.path(recipe.span.file).to_string(),
         built_in,
-        replaces: !built_in && BUILTIN_RECIPES.iter().any(|(name, _)| *name == recipe.name),
+        replaces: !built_in && is_builtin_recipe(&recipe.name),
         stack: !recipe.uses.is_empty(),
         hosts: project.instances.iter().filter(|(_, own)| has(own)).map(|(host, _)| host.clone()).collect(),
     }

@@ -225,9 +225,9 @@ pub fn compare_with_history(
             continue;
         }
         // A step that is pending as a whole does not match because one of its attributes differs now.
-        let of_step = (key.0.clone(), key.1.clone(), key.2.clone(), String::new());
-        let is_open = || here.range(of_step..).next().is_some_and(|(h, r, s, _)| (h, r, s) == (&key.0, &key.1, &key.2));
-        if key.3.is_empty() && is_open() {
+        if key.3.is_empty()
+            && here.range(key..).next().is_some_and(|(h, r, s, _)| (h, r, s) == (&key.0, &key.1, &key.2))
+        {
             continue;
         }
         // Only the records of a host show what is no longer declared.

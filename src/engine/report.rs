@@ -146,8 +146,8 @@ impl RunReport {
 impl HostReport {
     fn list_exit_codes(&self) -> impl Iterator<Item = ExitCode> + '_ {
         let outcome = match self.outcome {
-            HostOutcome::Ok | HostOutcome::Changed | HostOutcome::Skipped | HostOutcome::Cancelled => None,
-            HostOutcome::Running => None,
+            HostOutcome::Ok | HostOutcome::Changed | HostOutcome::Skipped => None,
+            HostOutcome::Cancelled | HostOutcome::Running => None,
             HostOutcome::Unknown => Some(ExitCode::Unknown),
             HostOutcome::Pending => Some(ExitCode::Pending),
             // A host that failed by its verification alone has its own code.

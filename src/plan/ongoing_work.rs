@@ -19,7 +19,7 @@ pub enum OngoingWork {
 
 impl OngoingWork {
     /// What to do about it.
-    pub const HINT: &str = "what it changes is not part of this result: wait for its end";
+    pub const HINT: &str = "this result does not include its changes: wait for its end";
 
     /// Returns what the host's state says about such work, if there is any.
     pub(super) fn from_state(state: &RecordsState) -> Option<Self> {

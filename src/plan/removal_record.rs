@@ -3,7 +3,7 @@
 use crate::model::Value;
 
 /// Returns whether the record says that a removal of its recipe kept the resource.
-pub fn is_kept_record(record: &Value) -> bool {
+pub(super) fn is_kept_record(record: &Value) -> bool {
     record.get("kept").and_then(Value::as_bool) == Some(true)
 }
 

@@ -13,10 +13,9 @@ use std::collections::BTreeMap;
 /// host's clock, if there is a hold; `writer`, the run that holds the writer lock, as it describes itself; `guard`, the
 /// state, name, time and steps of each guard that no session confirmed. JSON text contains no NUL byte, so one process
 /// prints the lines of all files. systemd keeps a file for each transient unit as long as it knows the unit, so without
-/// such a file there is nothing to query. On a host without systemd,
-/// a long step holds a lock on `alive` in its folder. The file of the writer lock begins with
-/// the token and the process of the holder, that of the act lock with those of the shell of a script, which may go on after
-/// its run. Either may be left by a run that was killed or has ended; to try a lock would hold up a run that takes it at
+/// such a file there is nothing to query. On a host without systemd, a long step holds a lock on `alive` in its folder. The
+/// file of the writer lock begins with the token and the process of the holder, that of the act lock with those of the
+/// shell of a script, which may go on after its run. Either may be left by a run that was killed or has ended; to try a lock would hold up a run that takes it at
 /// this moment. The shell skips the NUL bytes between the arguments of a process.
 const SNIPPET: &str = r#"D=/var/lib/forge
 a= me=

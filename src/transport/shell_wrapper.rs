@@ -103,11 +103,10 @@ const KEEPING_WRAPPER: &str = concat!(
 /// its owner reported. A holder that receives no heartbeat from its controller for [`LEASE_S`] releases the lock: a
 /// controller that lost its power closes nothing. A holder of this run from a lost connection is killed, identified by
 /// its token; so is one left by a run that has ended, identified by that run's process. The token in the arguments
-/// proves that the process is the holder. A timer that waits is a guard of an earlier run. systemd keeps
-/// a file for each transient unit that it knows: without one, it is not asked. If systemctl fails, every transient unit of
-/// forge that is still loaded counts as running. If no long step is running, the folders of killed
-/// ones are removed, which hold their scripts; a result is kept for ten minutes, since a controller that lost its
-/// connection may come back for it.
+/// proves that the process is the holder. A timer that waits is a guard of an earlier run. systemd keeps a file for each
+/// transient unit that it knows: without one, it is not asked. If systemctl fails, every transient unit of forge that is
+/// still loaded counts as running. If no long step is running, the folders of killed ones are removed, which hold their
+/// scripts; a result is kept for ten minutes, since a controller that lost its connection may come back for it.
 pub(super) const LOCKING_WRAPPER: &str = concat!(
     own_path!(),
     r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,

@@ -221,8 +221,10 @@ impl StepExpansion<'_> {
         let waits = checked.deferred.first().cloned();
         match (waits, (kind.build)(&checked.fields, absent)) {
             (None, Ok(resource)) => ExpansionState::Resource(resource.into()),
-            (None, Err(diag)) if absent && self.instance.recipe.path.starts_with(BUILTIN_PATH) => {
-                // The hint of the kind is for those who can edit the recipe.
+            // The hint of the kind is for those who can edit the recipe.
+            (None, Err(diag))
+                if absent && diag.code == DiagCode::BadStep && self.instance.recipe.path.starts_with(BUILTIN_PATH) =>
+            {
                 let hint = "this built-in recipe has no removal: delete its entry; plan and drift list what it left";
                 ExpansionState::Invalid(vec![locate_diag(diag, self.step).hint(hint)])
             }

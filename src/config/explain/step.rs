@@ -2,7 +2,7 @@
 
 use super::value::HostExplainer;
 use super::{SharedByHosts, ValueExplanation, group_equal_hosts};
-use crate::config::builtin_data::BUILTIN_RECIPES;
+use crate::config::builtin_data::is_builtin_recipe;
 use crate::config::chart::{ChartEdge, ChartEndpoint, build_chart};
 use crate::config::template::{TemplateRead, TemplateRoot};
 use crate::config::template_list::list_step_templates;
@@ -154,7 +154,7 @@ fn find_step<'p>(
     step: &str,
 ) -> Result<(&'p Recipe, &'p Arc<RecipeStep>), Box<Diag>> {
     let Some(found) = project.library.get(recipe) else {
-        if BUILTIN_RECIPES.iter().any(|(name, _)| *name == recipe) {
+        if is_builtin_recipe(recipe) {
             let message = format!("recipe `{recipe}` is built in, and not applied to any of these hosts");
             let diag = Diag::error(DiagCode::EdgeNotApplied, message);
             return Err(Box::new(diag.hint(format!("`forge recipes {recipe}` shows its steps"))));

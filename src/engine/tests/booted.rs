@@ -44,13 +44,19 @@ pub(super) fn booted_project(rollout: &str) -> SimulatedProject {
     stage
 }
 
+/// Applies other arguments of the kernel, then declares those of `EARLY`.
+fn apply_other_arguments_first(other: &str) -> SimulatedProject {
+    let stage = booted_project("reboot: allow");
+    stage.write_recipe("early", &EARLY.replace("[iommu=pt]", other));
+    assert_eq!(stage.run_once().exit_code(), 0);
+    stage.write_recipe("early", EARLY);
+    stage
+}
+
 /// The boot menu shows that the argument is gone.
 #[test]
 fn argument_that_the_boot_menu_lacks_is_no_leftover() {
-    let stage = booted_project("reboot: allow");
-    stage.write_recipe("early", &EARLY.replace("[iommu=pt]", "[iommu=pt, nosmt]"));
-    assert_eq!(stage.run_once().exit_code(), 0);
-    stage.write_recipe("early", EARLY);
+    let stage = apply_other_arguments_first("[iommu=pt, nosmt]");
     let left = |ran: SimulatedRun| ran.plan.hosts[0].undeclared.len();
     assert_eq!(left(stage.run_once()), 1, "the menu still has it");
     stage.write_host_file("n1", "next", "iommu=pt");
@@ -60,10 +66,7 @@ fn argument_that_the_boot_menu_lacks_is_no_leftover() {
 /// The step removed an argument of another file, which sets it again once the step declares something else.
 #[test]
 fn argument_that_another_file_sets_again_is_no_leftover() {
-    let stage = booted_project("reboot: allow");
-    stage.write_recipe("early", &EARLY.replace("[iommu=pt]", "[iommu=pt], absent: [quiet]"));
-    assert_eq!(stage.run_once().exit_code(), 0);
-    stage.write_recipe("early", EARLY);
+    let stage = apply_other_arguments_first("[iommu=pt], absent: [quiet]");
     stage.write_host_file("n1", "next", "iommu=pt quiet");
     for _ in 0..2 {
         let left = stage.run_once().plan.hosts[0].undeclared.clone();

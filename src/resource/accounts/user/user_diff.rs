@@ -135,7 +135,9 @@ impl UserComparison {
         let more = match (renumbered, former_home) {
             (false, _) => String::new(),
             (true, None) => "; running processes and files outside home keep the old uid".to_owned(),
-            (true, Some(home)) => format!("; running processes and all files, those in `{home}` too, keep the old uid"),
+            (true, Some(home)) => {
+                format!("; running processes and files outside the new home, `{home}` included, keep the old uid")
+            }
         };
         let diff = UserDiff::Modify(attributes);
         let disruption = if renumbered { DisruptionClass::D1 } else { DisruptionClass::D0 };

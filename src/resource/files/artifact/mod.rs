@@ -203,11 +203,11 @@ impl DeclaredResource for ArtifactResource {
         self.source.as_ref().map(|_| ProvidedItem::Path(self.path.clone())).into_iter().collect()
     }
 
-    /// The note is rewritten whenever the file is, and is cheap to read.
     fn is_program(&self) -> bool {
-        self.mode & 0o111 != 0
+        self.source.is_some() && self.mode & 0o111 != 0
     }
 
+    /// The note is rewritten whenever the file is, and is cheap to read.
     fn restart_input_paths(&self) -> Vec<String> {
         vec![content::note_path(&self.path)]
     }
