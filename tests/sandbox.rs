@@ -29,6 +29,8 @@ mod host;
 mod machine;
 #[path = "sandbox/past.rs"]
 mod past;
+#[path = "sandbox/rdma_mode.rs"]
+mod rdma_mode;
 #[path = "sandbox/redirected.rs"]
 mod redirected;
 #[path = "sandbox/rehearsal.rs"]

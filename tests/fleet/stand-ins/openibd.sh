@@ -27,7 +27,9 @@ start)
       value=$(modinfo -F "$field" "$module") && [ -z "$value" ] || echo "$value" >"$loaded/$module/$field"
     done
   done
-  echo Y >"$loaded/ib_core/parameters/netns_mode"
+  mode=Y
+  ! modprobe -c | grep -q '^options ib_core .*netns_mode=0' || mode=N
+  echo "$mode" >"$loaded/ib_core/parameters/netns_mode"
   echo 'Loading HCA driver and Access Layer:                       [  OK  ]'
   ;;
 esac
