@@ -4,7 +4,7 @@
 //! A case is `NAME.json` next to an inventory: `hosts` maps hosts to answers or to `"unreachable"`, `all` has the
 //! answers of every host, `step` and `skip` filter, `verbose` shows more. The key of an answer is the probe: `path
 //! /etc/motd`, `package nginx`, `unit nginx.service`, `user x`, `fact os`, `record recipe/step`, and `sh SCRIPT` for
-//! commands; `account` is the user that forge acts as, if it is not root.
+//! commands; `account` is the user that forge acts as, if it is not root; `guard` is the guard of an earlier run.
 
 #![allow(missing_docs, reason = "a test is not a library")]
 #![allow(

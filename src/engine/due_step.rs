@@ -155,6 +155,7 @@ fn build_undo_step(
         effect: plan::derive_undo_effect(turn, resource, judgement),
         secret: plan::may_hold_secret(case, id, resource),
         restart_on: plan::find_restart_inputs(turn, turns).iter().map(|input| input.expanded.id.clone()).collect(),
+        guard_s: plan::find_guard_time(turn, turns, judgement),
         records: replaced.into_iter().map(keep_record).collect(),
     }
 }

@@ -129,6 +129,7 @@ mod tests {
             effect: UndoEffect::default(),
             secret: false,
             restart_on: Vec::new(),
+            guard_s: None,
             records: Vec::new(),
         };
         UndoGroup::new(cluster, run, vec![step])

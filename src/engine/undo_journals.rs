@@ -132,6 +132,7 @@ mod tests {
             effect: UndoEffect::restore_paths(paths),
             secret: false,
             restart_on: Vec::new(),
+            guard_s: None,
             records: Vec::new(),
         };
         UndoGroup::new("lab", run, vec![step])

@@ -3,9 +3,11 @@
 use super::later_changes::{LaterChanges, PathStat};
 use super::undo_request::{GeneratedUndo, UndoRefusal, UndoRequest, UndoSelection, UndoneChange};
 use crate::config::{GeneratedRecipe, escape_template};
-use crate::model::{HostName, StepId, UndoDeclaration, Value};
+use crate::model::{HostName, StepId, UndoDeclaration, Value, format_guard_time};
 use crate::probe::Observation;
-use crate::resource::{ClusterUndoContext, declare_former_path, find_cluster_refusal, is_undo_declaration};
+use crate::resource::{
+    self, ClusterUndoContext, GuardSupport, declare_former_path, find_cluster_refusal, is_undo_declaration,
+};
 use crate::state::{FormerRecord, FormerState, UndoGroup, UndoStep};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -327,6 +329,11 @@ impl GeneratedSteps {
         if declared.absent {
             written["when"] = json!("false");
             written["otherwise"] = json!("absent");
+        }
+        if let Some(seconds) = step.guard_s
+            && resource::kind_traits(&declared.kind).guard == GuardSupport::Own
+        {
+            written["guard"] = json!(format_guard_time(seconds));
         }
         if !restart_on.is_empty() {
             written["restart_on"] = json!(restart_on);

@@ -44,6 +44,17 @@ pub struct StepPredictions {
     pub changing: Vec<StepId>,
     /// Those of them whose change concerns only a note of the package manager: no service reads it.
     pub noted: BTreeSet<StepId>,
+    /// What an earlier run still does on the host: apply waits for its end, and the state may be another one then.
+    pub unfinished: Option<UnfinishedRun>,
+}
+
+/// What an earlier run still does on a host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnfinishedRun {
+    /// A noun phrase: "the guard of run 20261121T093015-4f2a".
+    pub what: String,
+    /// Steps (`recipe/step[key]`) of which it will restore the state before.
+    pub restores: Vec<String>,
 }
 
 /// Evaluates `turn` against the observed state of its host.
@@ -108,7 +119,7 @@ fn assess_resource(
             judgement = judgement.mark_predicted();
         }
         let until = find_uncertain_dependency(&judgement, &inputs, ahead);
-        let is_seen = !judgement.predicted && !inputs.iter().any(|input| input.changing);
+        let is_seen = ahead.unfinished.is_none() && !judgement.predicted && !inputs.iter().any(|input| input.changing);
         // If nothing must happen first, `foresight` is not read.
         return match until.is_some() && is_seen && is_change_certain(resource, &case.seen.observation) {
             true => (judgement, until, ChangeCertainty::Certain),
@@ -120,19 +131,26 @@ fn assess_resource(
     }
     judgement = mark_failed_reboot(case, turn, resource, judgement);
     if let (Some(step), StepVerdict::Ok) = (redirected, judgement.verdict) {
-        return (as_precaution(judgement, step), Some(format!("{step} has run")), ChangeCertainty::Precaution);
+        return (as_precaution(judgement, &format!("`{step}`")), Some(format!("{step} has run")), ChangeCertainty::Precaution);
+    }
+    if let Some(unfinished) = &ahead.unfinished
+        && judgement.verdict == StepVerdict::Ok
+        && unfinished.restores.contains(&turn.expanded.id.to_string())
+    {
+        let until = Some(format!("{} has ended", unfinished.what));
+        return (as_precaution(judgement, &unfinished.what), until, ChangeCertainty::Precaution);
     }
     match &ahead.package {
         Some((package, changes)) if judgement.verdict == StepVerdict::Ok && changes.may_undo(turn, resource) => {
-            (as_precaution(judgement, package), Some(format!("{package} has run")), ChangeCertainty::Precaution)
+            (as_precaution(judgement, &format!("`{package}`")), Some(format!("{package} has run")), ChangeCertainty::Precaution)
         }
         _ => (judgement, None, ChangeCertainty::Predicted),
     }
 }
 
-/// Plans to check a resource that matches now again after an earlier step that may change that.
-fn as_precaution(judgement: Assessment, step: &StepId) -> Assessment {
-    let reason = format!("{}; `{step}` may change that", judgement.reason.raw());
+/// Plans to check a resource that matches now again after something that may change that.
+fn as_precaution(judgement: Assessment, what: &str) -> Assessment {
+    let reason = format!("{}; {what} may change that", judgement.reason.raw());
     Assessment::change(reason, Vec::new(), DisruptionClass::D0, judgement.basis).mark_predicted()
 }
 
@@ -152,7 +170,8 @@ fn find_uncertain_dependency(
 ) -> Option<String> {
     let input = || inputs.iter().rfind(|input| input.changing).map(|input| input.step.clone());
     let before = || ahead.predicted.after.clone().unwrap_or_else(|| "an earlier step".to_owned());
-    input().or_else(|| judgement.predicted.then(before)).or_else(|| ahead.opaque.clone())
+    let unfinished = || ahead.unfinished.as_ref().map(|unfinished| format!("{} has ended", unfinished.what));
+    input().or_else(|| judgement.predicted.then(before)).or_else(|| ahead.opaque.clone()).or_else(unfinished)
 }
 
 /// Returns the context in which the resource of a step instance is evaluated and applied.

@@ -1,9 +1,10 @@
 //! Which changes are guarded: those that can cut forge off from their host, and those whose step declares it.
 
-use super::ObservedHost;
+use super::assessment::UnfinishedRun;
 use super::host_context::StepInstance;
 use super::model::HostWarning;
 use super::required_probes::find_restart_inputs;
+use super::{ObservedHost, OngoingWork};
 use crate::config::{ExpansionState, RecipeStep};
 use crate::model::{GUARD_DEFAULT_S, GuardEffect, StepGuard, StepId, StepScope, StepVerdict, is_access_path};
 use crate::probe::{GuardState, GuardTrace};
@@ -54,6 +55,16 @@ fn find_input_guard(turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> Opti
         _ => None,
     };
     find_restart_inputs(turn, turns).into_iter().filter_map(input_time).max()
+}
+
+/// Returns what an earlier run still does on the host: a guard that will restore the state before, or its work.
+pub(super) fn find_unfinished_run(seen: &ObservedHost) -> Option<UnfinishedRun> {
+    let guard = seen.guards.iter().find(|guard| guard.state == GuardState::Armed).map(|guard| UnfinishedRun {
+        what: format!("the guard of run {}", guard.run.raw()),
+        restores: guard.steps.iter().map(|step| step.raw().to_owned()).collect(),
+    });
+    let work = |work: &OngoingWork| UnfinishedRun { what: work.name(), restores: Vec::new() };
+    guard.or_else(|| seen.activity.as_ref().map(work))
 }
 
 /// Returns the warnings about guards of earlier runs that no session confirmed.

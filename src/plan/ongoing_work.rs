@@ -27,6 +27,14 @@ impl OngoingWork {
         state.writer.clone().map(Self::Run).or_else(|| state.running.first().map(unit))
     }
 
+    /// Returns a noun phrase: the run, or the unit of its step.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Run(writer) => format!("run {}", writer.run.raw()),
+            Self::Unit { name, .. } => format!("unit `{name}`"),
+        }
+    }
+
     /// Returns a lowercase fragment that names the run.
     pub fn describe(&self) -> String {
         match self {

@@ -3,7 +3,7 @@
 use super::assessment::{StepAssessment, StepPredictions, assess_step, unknown_assessment};
 use super::cross_host::{CrossHostStatus, CrossHostView, PlannedStepStatus};
 use super::cross_host_edges::resolve_predecessor;
-use super::guard::find_guard_time;
+use super::guard::{find_guard_time, find_unfinished_run};
 use super::host_context::{HostContext, StepInstance};
 use super::missing_cluster::ClusterMaker;
 use super::model::{ChangeCertainty, PredictedEffects, StepPlan};
@@ -61,6 +61,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
     ) -> Self {
         let mut ahead = StepPredictions::default();
         ahead.predicted.exporters = outside.exporters().clone();
+        ahead.unfinished = find_unfinished_run(case.seen);
         let ruled = |i: &Arc<RecipeInstance>| twin.clone().or_else(|| assess_rules(case, i));
         let ruled = case.instances().iter().filter_map(|i| Some((i.recipe.name.clone(), ruled(i)?))).collect();
         let (opaque, packages) = (BTreeSet::new(), BTreeMap::new());
@@ -348,6 +349,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
             if turn.step.traits().reach == EffectReach::Unknown {
                 self.opaque.insert(turn.expanded.id.clone());
                 self.ahead.predicted.is_opaque = true;
+                self.ahead.predicted.may_bring_files |= !turn.expanded.absent;
             }
             if packages.has_changes() {
                 self.packages.insert(turn.expanded.id.clone(), packages);

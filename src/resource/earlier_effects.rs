@@ -42,6 +42,8 @@ pub struct EarlierStepEffects {
     pub takes_more: bool,
     /// Whether an earlier step may change any file: a package, a command.
     pub is_opaque: bool,
+    /// Whether an earlier step that is no removal may create any file: a package, a command.
+    pub may_bring_files: bool,
     /// The name of an earlier step with changes that this one may depend on, if any. A command's check, for example,
     /// may then have another result.
     pub after: Option<String>,

@@ -48,6 +48,9 @@ pub struct UndoStep {
     /// The steps on whose change the process of the step restarts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restart_on: Vec<StepId>,
+    /// Seconds of the guard of the change, which its undo has too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard_s: Option<u64>,
     /// The records that the step replaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub records: Vec<FormerRecord>,

@@ -101,7 +101,7 @@ fn records(answers: &Map<String, Value>) -> RecordsState {
         window: None,
         hold: None,
         writer: None,
-        guards: Vec::new(),
+        guards: answers.get("guard").map(|guard| serde_json::from_value(guard.clone()).unwrap()).into_iter().collect(),
     }
 }
 

@@ -13,6 +13,7 @@ fn step(name: &str, effect: UndoEffect) -> UndoStep {
         effect,
         secret: false,
         restart_on: Vec::new(),
+        guard_s: None,
         records: vec![FormerRecord { step: StepId::new("web", name), body: None }],
     }
 }
@@ -101,6 +102,16 @@ fn last_change_is_undone_first_and_processes_restart_at_the_end() {
         ("service", named(&["web service"]), 1),
     ];
     assert_eq!(told, expected, "each record is restored with its own step");
+}
+
+#[test]
+fn undo_of_a_guarded_change_is_guarded() {
+    let guarded = UndoStep { guard_s: Some(90), ..step("file", UndoEffect::restore_paths(["/f"])) };
+    let user = UndoDeclaration::absent("user", json!({ "name": "u" }));
+    let account = UndoStep { guard_s: Some(90), ..step("user", UndoEffect::declare(vec![user])) };
+    let undo = build(all(&StepFilter::default()), vec![group(0, &[("/f", "none")], vec![guarded, account])]);
+    let guards: Vec<_> = generated_steps(&undo).iter().map(|step| step["guard"].clone()).collect();
+    assert_eq!(guards, [Value::Null, json!("90s")], "an account has no guard");
 }
 
 #[test]

@@ -97,7 +97,10 @@ impl InstallerResource {
             Ok(ProgramReadiness::Blocks(Box::new(Assessment::blocked(BlockClass::Host, why, basis).hint(hint))))
         };
         match content::content_state(seen, path, self.sha256.is_some())? {
-            PathState::Absent if cx.predicted.is_some_and(|p| p.after.is_some()) => Ok(ProgramReadiness::Comes),
+            PathState::Absent if self.may_come(cx) => Ok(ProgramReadiness::Comes),
+            PathState::Absent if self.absent => {
+                blocked(format!("its uninstaller `{path}` does not exist"), RESTORE_UNINSTALLER_HINT)
+            }
             PathState::Absent => blocked(format!("program `{path}` does not exist"), PROVIDE_HINT),
             PathState::Present(info) if info.kind == PathType::Directory => {
                 blocked(format!("`{path}` is a directory"), PROVIDE_HINT)
@@ -110,6 +113,12 @@ impl InstallerResource {
                 _ => Ok(ProgramReadiness::Yes),
             },
         }
+    }
+
+    /// Reports whether an earlier step may bring the program. The uninstaller of software comes with it, and not with
+    /// the removal of something else.
+    fn may_come(&self, cx: &AssessmentContext<'_>) -> bool {
+        cx.predicted.is_some_and(|earlier| if self.absent { earlier.may_bring_files } else { earlier.after.is_some() })
     }
 
     /// Plans a change from the declaration alone if the probe cannot run before an earlier step.
@@ -158,6 +167,8 @@ impl ResourceDiff for InstallerDiff {
 }
 
 const PROVIDE_HINT: &str = "add a step that installs it before this one, for example an `artifact` step";
+const RESTORE_UNINSTALLER_HINT: &str =
+    "uninstall the software by hand, or install it once more, which brings its uninstaller back";
 
 /// Whether the program can run.
 enum ProgramReadiness {
