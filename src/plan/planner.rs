@@ -159,7 +159,7 @@ fn plan_host(
     plan.warnings.extend(cluster_warnings::warn_drain_obstacles(seen).filter(|_| plan.window.is_some()));
     plan.warnings.extend(cluster_warnings::warn_computed_objects(seen));
     plan.verify = assess_verifications(&case, &plan.steps);
-    plan.undeclared = list_undeclared(&case, &turns);
+    plan.undeclared = list_undeclared(&case, &turns, &plan.steps);
     plan
 }
 

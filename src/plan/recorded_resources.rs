@@ -1,12 +1,13 @@
 //! Resources that a host's records list as made by steps, and which of these are known to be gone since.
 
 use super::host_context::HostContext;
+use super::model::StepPlan;
 use super::record_identity::read_record_identity;
 use super::removal_record::{is_kept_record, is_removal_record};
 use crate::model::{FormerIdentity, RecordIdentity, SecretStore, StepId, Value};
 use crate::object::{NodeMark, NodeMarkChanges, ObjectId, ObjectState};
 use crate::probe::{PathState, Probe, ProbeReading, UserState};
-use crate::resource::{Resource, kind_traits};
+use crate::resource::{AttributeChange, ChangeAspect, Resource, kind_traits};
 use jiff::Timestamp;
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -143,6 +144,18 @@ impl OwnedClaims {
     pub fn add_identity(&mut self, identity: &RecordIdentity) {
         self.wholes.extend(identity.claims.iter().cloned());
         self.parts.extend(identity.part_of.iter().cloned());
+    }
+
+    /// Adds what the steps of a plan remove as members of a group of resources: packages of another driver branch.
+    pub fn add_removed_members(&mut self, steps: &[StepPlan]) {
+        let changes = steps.iter().filter(|step| step.will_run()).flat_map(|step| {
+            let gone = step.changes.iter().filter(|change| change.to.is_none());
+            gone.filter(|change| change.mark.aspect == ChangeAspect::Version).map(move |change| (step, change))
+        });
+        let claim = |(step, change): (&StepPlan, &AttributeChange)| {
+            Some((step.kind.to_string(), change.mark.member.as_deref()?.to_owned()))
+        };
+        self.wholes.extend(changes.filter_map(claim));
     }
 }
 

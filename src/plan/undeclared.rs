@@ -3,7 +3,7 @@
 
 use super::declared_digest::digest_desired;
 use super::host_context::{HostContext, StepInstance};
-use super::model::UndeclaredResource;
+use super::model::{StepPlan, UndeclaredResource};
 use super::recorded_resources::{
     self, OwnedClaims, RecordedClaim, RecordedResource, list_recorded_resources, resource_identity,
 };
@@ -100,8 +100,13 @@ pub(super) fn list_moved_claims(case: &HostContext<'_>, turn: &StepInstance<'_>)
     former.into_iter().filter(|claim| owned.contains(claim)).collect()
 }
 
-/// Returns the resources in the records of this cluster that are not declared here any more.
-pub(super) fn list_undeclared(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> Vec<UndeclaredResource> {
+/// Returns the resources in the records of this cluster that are not declared here any more, and that no step of the
+/// plan removes.
+pub(super) fn list_undeclared(
+    case: &HostContext<'_>,
+    turns: &[StepInstance<'_>],
+    steps: &[StepPlan],
+) -> Vec<UndeclaredResource> {
     let applied = |step: &str| case.instances().iter().any(|i| step.split('/').next() == Some(&*i.recipe.name));
     let told = |memory: &RecordedResource| UndeclaredResource {
         step: memory.step.as_str().into(),
@@ -109,19 +114,24 @@ pub(super) fn list_undeclared(case: &HostContext<'_>, turns: &[StepInstance<'_>]
         kind: memory.kind.as_str().into(),
         title: memory.title.as_str().into(),
     };
-    list_orphaned_resources(case, turns).iter().map(told).collect()
+    list_orphaned_resources(case, turns, steps).iter().map(told).collect()
 }
 
 /// Returns the probes that show whether resources that are not declared any more still exist.
 pub(super) fn list_undeclared_probes(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> BTreeSet<Probe> {
-    recorded_resources::list_claim_probes(list_orphaned_resources(case, turns).iter())
+    recorded_resources::list_claim_probes(list_orphaned_resources(case, turns, &[]).iter())
 }
 
-fn list_orphaned_resources(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> Vec<RecordedResource> {
+fn list_orphaned_resources(
+    case: &HostContext<'_>,
+    turns: &[StepInstance<'_>],
+    steps: &[StepPlan],
+) -> Vec<RecordedResource> {
     if case.seen.records.is_empty() || case.ground.project.generated {
         return Vec::new();
     }
-    let (declared, all) = (DeclaredClaims::from_context(case), list_recorded_resources(case));
+    let (mut declared, all) = (DeclaredClaims::from_context(case), list_recorded_resources(case));
+    declared.owned.add_removed_members(steps);
     let gone = |memory: &&RecordedResource| !memory.removed && is_undeclared(case, turns, memory, &declared, &all);
     all.iter().filter(gone).cloned().collect()
 }
