@@ -189,9 +189,12 @@ impl HostReport {
             HostOutcome::Cancelled
         } else if unknown {
             HostOutcome::Unknown
+        } else if any(|r| matches!(r, StepResult::Held { .. })) {
+            // Steps that need the one that is held back are skipped as asked: nothing failed.
+            HostOutcome::Pending
         } else if any(|r| matches!(r, StepResult::Skipped { .. })) {
             HostOutcome::Skipped
-        } else if any(|r| matches!(r, StepResult::Pending { .. } | StepResult::Held { .. })) {
+        } else if any(|r| matches!(r, StepResult::Pending { .. })) {
             HostOutcome::Pending
         } else if any(|r| matches!(r, StepResult::Changed)) {
             HostOutcome::Changed

@@ -2,7 +2,8 @@
 
 use super::super::{CancelSignal, Event};
 use super::simulated_project::SimulatedProject;
-use crate::model::HostOutcome;
+use crate::model::{DisruptionClass, HostOutcome};
+use crate::plan::PlanPolicy;
 use std::time::Duration;
 
 const STEP: &str = "steps:
@@ -262,4 +263,21 @@ fn host_duration_excludes_the_wait_for_a_slot() {
     assert!(ran.report.hosts.iter().all(|host| host.took.as_millis() >= 300), "{:#?}", ran.report);
     let worked: Duration = ran.report.hosts.iter().map(|host| host.took).sum();
     assert!(worked <= ran.report.took, "{worked:?} of {:?}", ran.report.took);
+}
+
+/// A step that needs one above `--max-disruption` is skipped as asked.
+#[test]
+fn canary_with_a_change_that_is_held_back_lets_the_others_start() {
+    let steps = "steps:
+  - { name: page, file: { path: '@root/page', content: x, @own } }
+  - { name: big, disruption: D2, command: { creates: '@root/big', apply: 'touch @root/big' } }
+  - { name: later, file: { path: '@root/later', content: x, @own } }
+";
+    let inventory = "rollout: { canary: 1 }\napply:\n  - { recipe: r, on: all }\n";
+    let mut stage = SimulatedProject::new(2, inventory, &[("r", steps)]);
+    stage.policy = PlanPolicy { max_disruption: DisruptionClass::D1, ..PlanPolicy::default() };
+    let ran = stage.run_once();
+    let outcomes = ["n1", "n2"].map(|host| ran.host_outcome(host));
+    assert_eq!((outcomes, ran.exit_code()), ([HostOutcome::Pending; 2], 10));
+    assert!(stage.has_file("n2", "page") && !stage.has_file("n2", "big") && !stage.has_file("n2", "later"));
 }
