@@ -27,6 +27,17 @@ impl<'r> AppliedRecordView<'r> {
         attribute_text(self.0.get("value")?, attribute)
     }
 
+    /// Returns the value at a JSON pointer at that time, as text.
+    pub fn value_at(&self, pointer: &str) -> Option<String> {
+        value_text(self.0.get("value")?.pointer(pointer)?)
+    }
+
+    /// Reports whether the declaration at that time was equal to `declared` at a JSON pointer.
+    pub fn is_equal_at(&self, pointer: &str, declared: &Value) -> bool {
+        let then = self.0.get("value").and_then(|value| value.pointer(pointer));
+        then.is_some() && then == declared.pointer(pointer)
+    }
+
     /// Returns the objects that it is about; `None` in records of old versions.
     pub fn identity(&self) -> Option<RecordIdentity> {
         RecordIdentity::deserialize(self.0.get("identity")?).ok()
@@ -73,7 +84,12 @@ impl<'r> AppliedRecordView<'r> {
 
 /// Returns an attribute of a declared or recorded value as text.
 pub fn attribute_text(value: &Value, attribute: &str) -> Option<String> {
-    match value.get(attribute)? {
+    value_text(value.get(attribute)?)
+}
+
+/// Returns a declared or recorded value as text.
+pub fn value_text(value: &Value) -> Option<String> {
+    match value {
         Value::String(text) => Some(text.clone()),
         Value::Bool(flag) => Some(flag.to_string()),
         Value::Number(number) => Some(number.to_string()),

@@ -502,6 +502,7 @@ impl HostDriftCollector<'_, '_> {
             secret: false,
             last_applied: None,
             cause: DriftCause::Unknown,
+            uncompared: false,
             culprit: None,
             severity: FindingSeverity::Medium,
             disruption: DisruptionClass::D0,

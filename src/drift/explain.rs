@@ -1,6 +1,6 @@
 //! Differences of a step by attribute, and their cause.
 
-use super::applied_record::{AppliedRecordView, attribute_text, to_comparable_value};
+use super::applied_record::{AppliedRecordView, attribute_text, to_comparable_value, value_text};
 use super::cause::{
     self, AppliedAttribute, AttributeValue, DesiredAttribute, DriftCause, ObservedAttribute, rate_severity,
 };
@@ -10,7 +10,7 @@ use crate::graph::{DependencyKind, GraphEdge};
 use crate::model::{RecordIdentity, StepVerdict, UntrustedText, Value};
 use crate::plan::{self, HostContext, StepInstance, StepPlan};
 use crate::probe::KEY_LEFT_OUT;
-use crate::resource::{AttributeChange, ChangeAspect, ChangeMark};
+use crate::resource::{AttributeChange, ChangeAspect, ChangeMark, RecordedValue};
 
 /// Returns the differing attributes. A missing object is one finding, not one for each attribute. Of several objects,
 /// each that is missing is a finding that names it.
@@ -59,6 +59,8 @@ pub(super) fn explain_cause(
     let value = record.and_then(|record| last_applied_value(record, change, declared));
     finding.cause = classify_change(step.verdict, change, declared, (record, value.as_deref()));
     finding.severity = rate_severity(finding.cause, finding.verdict, finding.disruption);
+    let is_known = value.is_some() || record.is_some_and(AppliedRecordView::is_removal);
+    finding.uncompared = finding.cause == DriftCause::RecipeChanged && !is_known;
     finding.last_applied = record.map(|record| record.to_last_applied(value));
 }
 
@@ -105,10 +107,26 @@ fn last_applied_value(
     match change.mark.aspect {
         ChangeAspect::Existence => (!record.is_removal()).then(|| PRESENT_VALUE.to_owned()),
         _ if !declared.is_comparable(change) => None,
-        ChangeAspect::RunState => {
-            record.attribute_value(&change.attribute).map(|word| systemd_run_state(&word).to_owned())
+        _ => recorded_value(record, change, declared).map(|value| match change.mark.aspect {
+            ChangeAspect::RunState => systemd_run_state(&value).to_owned(),
+            _ => value,
+        }),
+    }
+}
+
+/// Returns the recorded value of an attribute of which the declaration has the value in the words of the observation.
+fn recorded_value(
+    record: &AppliedRecordView<'_>,
+    change: &AttributeChange,
+    declared: &DeclaredStep,
+) -> Option<String> {
+    match change.mark.recorded {
+        RecordedValue::Named => record.attribute_value(&change.attribute),
+        RecordedValue::At(pointer) => record.value_at(pointer),
+        RecordedValue::ImpliedBy(pointer) => {
+            let declared = change.to.as_ref().filter(|_| record.is_equal_at(pointer, &declared.value));
+            declared.map(|to| to.raw().to_owned())
         }
-        _ => record.attribute_value(&change.attribute),
     }
 }
 
@@ -172,7 +190,11 @@ impl DeclaredStep {
     /// Reports whether a record has the attribute in the words of the observation: the declaration does, and both come
     /// from the kind in the same form. `enabled: true` is not comparable with `disabled`.
     fn is_comparable(&self, change: &AttributeChange) -> bool {
-        let declared = attribute_text(&self.value, &change.attribute);
+        let declared = match change.mark.recorded {
+            RecordedValue::Named => attribute_text(&self.value, &change.attribute),
+            RecordedValue::At(pointer) => self.value.pointer(pointer).and_then(value_text),
+            RecordedValue::ImpliedBy(_) => return change.to.is_some(),
+        };
         to_comparable_value(declared.as_deref()) == to_attribute_value(change.to.as_ref())
     }
 }
@@ -245,6 +267,27 @@ mod tests {
         assert_eq!(state("running", "inactive"), DriftCause::MachineChanged, "another attribute was declared anew");
         assert_eq!(state("stopped", "failed"), DriftCause::Both);
         assert_eq!(cause("stopped", "enabled", "disabled", ChangeAspect::Enablement), DriftCause::RecipeChanged);
+    }
+
+    /// The value in the kernel is recorded as `value`; whether something is mounted follows from `state`.
+    #[test]
+    fn values_with_another_name_in_records_are_compared() {
+        let record = json!({ "digest": "sha256:a", "value": { "value": "11", "state": "mounted" } });
+        let record = AppliedRecordView::new(&record);
+        let cause = |recorded: RecordedValue, from: Option<&str>, to: &str| {
+            let value = json!({ "value": "12", "state": "mounted" });
+            let declared = DeclaredStep { digest: Some("sha256:b".into()), value, ..DeclaredStep::default() };
+            let change = AttributeChange::new("loaded", from, Some(to)).recorded(recorded);
+            let last = last_applied_value(&record, Some(&change), &declared);
+            classify_change(StepVerdict::Change, Some(&change), &declared, (Some(&record), last.as_deref()))
+        };
+        let at = RecordedValue::At("/value");
+        assert_eq!(cause(at, Some("11"), "12"), DriftCause::RecipeChanged);
+        assert_eq!(cause(at, Some("77"), "12"), DriftCause::Both);
+        let implied = RecordedValue::ImpliedBy("/state");
+        assert_eq!(cause(implied, None, "tmpfs (tmpfs)"), DriftCause::MachineChanged);
+        assert_eq!(cause(RecordedValue::ImpliedBy("/path"), None, "x"), DriftCause::RecipeChanged, "not recorded");
+        assert_eq!(cause(RecordedValue::Named, Some("77"), "12"), DriftCause::RecipeChanged);
     }
 
     #[test]

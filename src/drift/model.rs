@@ -139,6 +139,10 @@ pub struct DriftFinding {
     pub last_applied: Option<LastApplied>,
     /// Why it differs.
     pub cause: DriftCause,
+    /// Whether the cause is `recipe-changed` and the record has no value to compare with the machine: whether the machine
+    /// changed too is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uncompared: bool,
     /// Who made the change, if the host has evidence; absent if the machine did not change, or was not queried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub culprit: Option<ChangeSource>,

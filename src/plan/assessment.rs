@@ -131,7 +131,11 @@ fn assess_resource(
     }
     judgement = mark_failed_reboot(case, turn, resource, judgement);
     if let (Some(step), StepVerdict::Ok) = (redirected, judgement.verdict) {
-        return (as_precaution(judgement, &format!("`{step}`")), Some(format!("{step} has run")), ChangeCertainty::Precaution);
+        return (
+            as_precaution(judgement, &format!("`{step}`")),
+            Some(format!("{step} has run")),
+            ChangeCertainty::Precaution,
+        );
     }
     if let Some(unfinished) = &ahead.unfinished
         && judgement.verdict == StepVerdict::Ok
@@ -141,9 +145,11 @@ fn assess_resource(
         return (as_precaution(judgement, &unfinished.what), until, ChangeCertainty::Precaution);
     }
     match &ahead.package {
-        Some((package, changes)) if judgement.verdict == StepVerdict::Ok && changes.may_undo(turn, resource) => {
-            (as_precaution(judgement, &format!("`{package}`")), Some(format!("{package} has run")), ChangeCertainty::Precaution)
-        }
+        Some((package, changes)) if judgement.verdict == StepVerdict::Ok && changes.may_undo(turn, resource) => (
+            as_precaution(judgement, &format!("`{package}`")),
+            Some(format!("{package} has run")),
+            ChangeCertainty::Precaution,
+        ),
         _ => (judgement, None, ChangeCertainty::Predicted),
     }
 }

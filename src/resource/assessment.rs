@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::sync::Arc;
 
-use super::change_mark::{ChangeAspect, ChangeMark, ChangedPart};
+use super::change_mark::{ChangeAspect, ChangeMark, ChangedPart, RecordedValue};
 use super::earlier_effects::EarlierStepEffects;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,6 +54,12 @@ impl AttributeChange {
     /// Sets what differs.
     pub(crate) fn with_aspect(mut self, aspect: ChangeAspect) -> Self {
         self.mark.aspect = aspect;
+        self
+    }
+
+    /// Sets where records have the value.
+    pub(crate) fn recorded(mut self, recorded: RecordedValue) -> Self {
+        self.mark.recorded = recorded;
         self
     }
 

@@ -12,6 +12,8 @@ pub struct ChangeMark {
     pub part: ChangedPart,
     /// The package or path that differs, if the step declares several.
     pub member: Option<Box<str>>,
+    /// Where records have its value.
+    pub recorded: RecordedValue,
 }
 
 impl PartialEq for ChangeMark {
@@ -24,6 +26,18 @@ impl Eq for ChangeMark {}
 
 impl Hash for ChangeMark {
     fn hash<H: Hasher>(&self, _state: &mut H) {}
+}
+
+/// Where a recorded declaration has the value of an attribute, in the words of the observation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecordedValue {
+    /// Under the name of the attribute, if at all.
+    #[default]
+    Named,
+    /// At this JSON pointer.
+    At(&'static str),
+    /// Not literally: two declarations that are equal at this JSON pointer declare the same value.
+    ImpliedBy(&'static str),
 }
 
 /// What differs.

@@ -30,7 +30,7 @@ pub use assessment::{
     Action, ActionBatch, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, AttributeChange,
     PackageChanges, ResourceDiff, RestartInput,
 };
-pub use change_mark::{ChangeAspect, ChangeMark, ChangedObject, ChangedPart};
+pub use change_mark::{ChangeAspect, ChangeMark, ChangedObject, ChangedPart, RecordedValue};
 pub use earlier_effects::{EarlierStepEffects, ProvidedItem};
 pub use field::{FieldSpec, FieldType, FieldValues};
 pub use files::restore::declare_former_path;

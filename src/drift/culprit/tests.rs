@@ -126,6 +126,7 @@ fn finding(object: ChangedObject, aspect: ChangeAspect, observed: Option<&str>) 
             controller: "c".into(),
         }),
         cause: DriftCause::MachineChanged,
+        uncompared: false,
         culprit: None,
         severity: FindingSeverity::Medium,
         disruption: DisruptionClass::D0,

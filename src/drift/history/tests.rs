@@ -55,6 +55,7 @@ fn finding(value: &str, time: &str) -> DriftFinding {
         last_applied: None,
         culprit: None,
         cause: DriftCause::MachineChanged,
+        uncompared: false,
         severity: FindingSeverity::Medium,
         disruption: DisruptionClass::D0,
         level: VerifyLevel::L0,

@@ -44,11 +44,15 @@ pub fn explain_cause(findings: &[&DriftFinding]) -> String {
     reasons.retain(|reason| !reason.is_empty());
     reasons.dedup();
     let reason = reasons.join(", ");
-    let head = match findings.first().map(|first| (first.cause, first.verdict)) {
-        None => return reason,
-        Some((DriftCause::NoLongerDeclared | DriftCause::HardwareFault, _)) if !reason.is_empty() => return reason,
-        Some((cause, StepVerdict::Blocked(class))) => format!("blocked ({}), {}", class.name(), cause.describe()),
-        Some((cause, _)) => cause.describe().to_owned(),
+    let Some(first) = findings.first() else { return reason };
+    let cause = match first.uncompared {
+        true => format!("{}; whether the machine changed too is not known", first.cause.describe()),
+        false => first.cause.describe().to_owned(),
+    };
+    let head = match (first.cause, first.verdict) {
+        (DriftCause::NoLongerDeclared | DriftCause::HardwareFault, _) if !reason.is_empty() => return reason,
+        (_, StepVerdict::Blocked(class)) => format!("blocked ({}), {cause}", class.name()),
+        _ => cause,
     };
     match reason.is_empty() {
         true => head,

@@ -35,6 +35,7 @@ pub fn finding(on: &str, step: &str, cause: DriftCause, severity: FindingSeverit
         secret: false,
         last_applied: None,
         cause,
+        uncompared: false,
         culprit: None,
         severity,
         disruption: DisruptionClass::D0,

@@ -2,7 +2,7 @@
 
 use crate::model::UntrustedText;
 use crate::resource::shared::composite::render_part;
-use crate::resource::{AttributeChange, ChangeAspect, ChangedPart, ResourceDiff, ValueChange};
+use crate::resource::{AttributeChange, ChangeAspect, ChangedPart, RecordedValue, ResourceDiff, ValueChange};
 use serde::Serialize;
 
 /// How a mount differs.
@@ -56,7 +56,9 @@ pub(super) struct FstabDiff {
 impl ResourceDiff for FstabDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
         let entry = |from: Option<&str>, to: Option<&str>| {
-            AttributeChange::new("entry", from, to).with_aspect(ChangeAspect::Content)
+            AttributeChange::new("entry", from, to)
+                .with_aspect(ChangeAspect::Content)
+                .recorded(RecordedValue::At("/entry"))
         };
         let new = self.new.as_deref();
         if let ([one], Some(_)) = (self.old.as_slice(), new) {
@@ -93,7 +95,9 @@ impl ResourceDiff for CurrentMountDiff {
 }
 
 fn render_mounted(from: Option<&str>, to: Option<&str>) -> AttributeChange {
-    AttributeChange::new("mounted", from, to).with_aspect(ChangeAspect::Mounted)
+    AttributeChange::new("mounted", from, to)
+        .with_aspect(ChangeAspect::Mounted)
+        .recorded(RecordedValue::ImpliedBy("/state"))
 }
 
 /// Returns source and type as text.

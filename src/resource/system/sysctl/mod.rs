@@ -14,8 +14,8 @@ use crate::resource::shared::support::{bad_value, reject_secrets, required_text,
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeAspect, ChangeMark, ChangedObject,
-    ChangedPart, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff,
-    ResourceKind, TypedResource, ValueChange,
+    ChangedPart, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, RecordedValue, Resource,
+    ResourceDiff, ResourceKind, TypedResource, ValueChange,
 };
 use crate::script::ShellFragment;
 use serde::Serialize;
@@ -348,7 +348,7 @@ impl ResourceDiff for SysctlFileDiff {
 
 impl ResourceDiff for LoadedDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
-        vec![self.0.render_change("loaded").with_aspect(ChangeAspect::Loaded)]
+        vec![self.0.render_change("loaded").with_aspect(ChangeAspect::Loaded).recorded(RecordedValue::At("/value"))]
     }
 }
 

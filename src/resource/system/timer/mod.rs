@@ -13,9 +13,9 @@ use crate::resource::system::service::{ServiceDiff, ServiceResource};
 use crate::resource::system::unit::{SECRET_HINT, UnitDiff, UnitResource};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, ChangedPart,
-    DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind,
-    RestartInput, TypedResource,
+    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeAspect, ChangeMark, ChangedObject,
+    ChangedPart, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, RecordedValue, Resource,
+    ResourceDiff, ResourceKind, RestartInput, TypedResource,
 };
 use crate::script::ShellFragment;
 use serde::Serialize;
@@ -285,7 +285,15 @@ impl ResourceDiff for TimerDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
         let service = render_part("service", ChangedPart::ServiceFile, self.service.as_ref());
         let timer = render_part("timer", ChangedPart::TimerFile, self.timer.as_ref());
-        [service, timer, render_part("state", ChangedPart::Main, self.state.as_ref())].concat()
+        let state = render_part("state", ChangedPart::Main, self.state.as_ref());
+        let at = |changes: Vec<AttributeChange>, content: &'static str| {
+            changes.into_iter().map(move |change| match change.mark.aspect {
+                ChangeAspect::Content => change.recorded(RecordedValue::At(content)),
+                _ => change,
+            })
+        };
+        let state = state.into_iter().map(|change| change.recorded(RecordedValue::ImpliedBy("/absent")));
+        at(service, "/service/content").chain(at(timer, "/timer/content")).chain(state).collect()
     }
 }
 

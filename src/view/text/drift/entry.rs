@@ -56,7 +56,7 @@ pub fn group_entries(findings: &[DriftFinding]) -> Vec<DriftEntry<'_>> {
     for finding in findings {
         // A step may have left several objects behind.
         let step = (&finding.recipe, &finding.step, &finding.kind, &finding.title);
-        let key = (&finding.host, step, finding.aspect, finding.severity, finding.cause);
+        let key = (&finding.host, step, finding.aspect, finding.severity, (finding.cause, finding.uncompared));
         steps.entry(key).or_default().push(finding);
     }
     let mut groups: IndexMap<Vec<_>, DriftEntry<'_>> = IndexMap::new();
