@@ -255,3 +255,16 @@ fn step_that_became_ineffective_after_a_foreign_reboot_is_rebooted_for() {
     stage.run_once();
     assert_eq!(read_log(&stage).len(), 4, "rebooted again");
 }
+
+/// A step that turns out to be unknown in the run keeps the host in service. The arguments are in the boot menu by then.
+#[test]
+fn configured_arguments_are_pending_if_the_window_does_not_open() {
+    let stage = booted_project("reboot: allow");
+    let odd = "  - { name: odd, command: { check: 'test ! -s @root/next || exit 7; false', apply: 'true' } }\n";
+    stage.write_recipe("early", &format!("{EARLY}{odd}"));
+    let ran = stage.run_once();
+    let told = ran.describe_step("n1", "early/arguments");
+    let parts = ["pending: configured, not loaded: `iommu=pt` is missing; needs a reboot; ", "`early/odd` is unknown"];
+    assert!(told.starts_with(parts[0]) && told.contains(parts[1]), "{told} {:#?}", ran.report);
+    assert_eq!((stage.read_file("n1", "next").as_str(), read_log(&stage)), ("iommu=pt", Vec::new()));
+}

@@ -18,8 +18,15 @@ pub(super) fn report_awaiting_steps(work: &mut HostWork<'_>, shut: &WindowRefusa
     // One failure is enough to explain why the window does not open.
     let mut told = matches!(shut, WindowRefusal::Failed(_)) && work.results.find_failed().is_some();
     work.results.revise_results(|report, _| {
-        let awaits = matches!(report.result, StepResult::Pending { .. }) && window.has_reboot_for(&report.id);
-        let result = (awaits && !told).then(|| shut.step_result(false))?;
+        let StepResult::Pending { reason } = &report.result else { return None };
+        if told || !window.has_reboot_for(&report.id) {
+            return None;
+        }
+        let result = match shut {
+            // It is configured: the next boot loads it, whoever makes it.
+            WindowRefusal::Held(why) => StepResult::Pending { reason: format!("{}; {why}", reason.raw()).into() },
+            _ => shut.step_result(false),
+        };
         told |= matches!(result, StepResult::Failed { .. });
         Some(result)
     });

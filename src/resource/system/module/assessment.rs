@@ -67,8 +67,8 @@ fn assess_other_sources(
     let options = others.iter().map(|s| format!("{}={} {}", s.key, s.value, s.place));
     let basis =
         json!(options.chain(rules.iter().map(|r| format!("{} {}", describe_rule(r), r.place))).collect::<Vec<_>>());
-    let blocked = |place: &str, reason: String, hint: &str| match cx.predicted.and_then(|p| p.after.as_deref()) {
-        // An earlier step may remove it; forge evaluates this step again when it runs.
+    let blocked = |(file, place): (&str, &str), reason: String, hint: &str| match find_changing_step(file, cx) {
+        // It may be gone when this step runs, and is evaluated again then.
         Some(step) => {
             let reason = format!("{reason}; `{step}` runs first and may change that");
             let diff = OverrideDiff { place: place.to_owned() };
@@ -85,24 +85,35 @@ fn assess_other_sources(
             want.name,
             want.modprobe.path
         );
-        return blocked(&over.place, reason, "remove that option with an earlier step");
+        return blocked((&over.file, &over.place), reason, "remove that option with an earlier step");
     }
     if let Some(found) = find_denied(want, &others) {
         let place = format_place(&found.file, &found.place);
         let reason = format!("{place} sets `{}={}` for `{}`, which must not be set", found.key, found.value, want.name);
-        return blocked(&found.place, reason, "remove that option with an earlier step");
+        return blocked((&found.file, &found.place), reason, "remove that option with an earlier step");
     }
     let loaders = find_loader_lines(state, &want.name);
     let foreign = loaders.iter().find(|line| line.file != want.modules_load.path);
     if let Some(line) = foreign.filter(|_| want.at_boot == Some(false) || want.blacklisted) {
         let reason = format!("`{}` loads `{}` at boot", line.format_location(), want.name);
-        return blocked(&line.format_location(), reason, "remove that line with an earlier step");
+        return blocked((&line.file, &line.format_location()), reason, "remove that line with an earlier step");
     }
     if let Some((rule, effect)) = find_contrary_rule(want, state, &rules) {
         let reason = format!("{} {effect}", format_place(&rule.file, &rule.place));
-        return blocked(&rule.place, reason, "remove that with an earlier step");
+        return blocked((&rule.file, &rule.place), reason, "remove that with an earlier step");
     }
     Assessment::ok(describe_other_sources(want, &others, &rules), basis)
+}
+
+/// Returns the earlier step after which a file of module settings may be another one: a step changes it, or one of its
+/// name in another directory, of which only the first is read. `file` is empty for the kernel command line.
+fn find_changing_step<'c>(file: &str, cx: &AssessmentContext<'c>) -> Option<&'c str> {
+    let earlier = cx.predicted?;
+    let file_name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    let is_same = |path: &String| file_name(path) == file_name(file);
+    let may_change =
+        file.is_empty() || earlier.is_opaque || earlier.will_touch.iter().chain(&earlier.will_go).any(is_same);
+    earlier.after.as_deref().filter(|_| may_change)
 }
 
 /// Returns the rule of another source that prevents what the step declares, with its effect.
