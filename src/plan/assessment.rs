@@ -13,7 +13,10 @@ use crate::config::{ConditionOutcome, DeferredStep, ExpandedStep, ExpansionState
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, SecretStore, StepId, StepVerdict, UntrustedText, Value};
 use crate::probe::{Probe, ProbeReading};
-use crate::resource::{Assessment, AssessmentContext, EarlierStepEffects, PackageChanges, Resource, RestartInput};
+use crate::resource::{
+    Assessment, AssessmentContext, AttributeChange, ChangeAspect, EarlierStepEffects, PackageChanges, ProvidedItem, Resource,
+    RestartInput,
+};
 use serde_json::json;
 use std::collections::BTreeSet;
 
@@ -115,10 +118,13 @@ fn assess_resource(
         false => ahead.predicted.find_redirection(&resource.probes()),
     };
     if judgement.verdict == StepVerdict::Change {
-        if redirected.is_some() {
+        let renumbered = find_renumbered_owner(&judgement, &ahead.predicted);
+        if redirected.is_some() || renumbered.is_some() {
             judgement = judgement.mark_predicted();
         }
-        let until = find_uncertain_dependency(&judgement, &inputs, ahead);
+        let until = renumbered
+            .map(ToString::to_string)
+            .or_else(|| find_uncertain_dependency(&judgement, &inputs, ahead));
         let is_seen = ahead.unfinished.is_none() && !judgement.predicted && !inputs.iter().any(|input| input.changing);
         // If nothing must happen first, `foresight` is not read.
         return match until.is_some() && is_seen && is_change_certain(resource, &case.seen.observation) {
@@ -152,6 +158,21 @@ fn assess_resource(
         ),
         _ => (judgement, None, ChangeCertainty::Predicted),
     }
+}
+
+/// Returns the earlier step that gives another number to an account or a group that owns what a change is about: then the
+/// owner has another name, or none.
+fn find_renumbered_owner<'e>(judgement: &Assessment, earlier: &'e EarlierStepEffects) -> Option<&'e StepId> {
+    if earlier.redirected.is_empty() {
+        return None;
+    }
+    let find = |name: &str| {
+        let items = [ProvidedItem::User(name.to_owned()), ProvidedItem::Group(name.to_owned())];
+        items.iter().find_map(|item| earlier.redirected.get(item))
+    };
+    let owns =
+        |change: &&AttributeChange| matches!(change.mark.aspect, ChangeAspect::Owner | ChangeAspect::Permissions);
+    judgement.changes.iter().filter(owns).find_map(|change| find(change.from.as_ref()?.raw()))
 }
 
 /// Plans to check a resource that matches now again after something that may change that.

@@ -243,6 +243,10 @@ impl ResourceDiff for GroupDiff {
             Self::Remove { name, .. } => vec![AttributeChange::new("group", Some(name), None)],
         }
     }
+
+    fn leads_elsewhere(&self) -> bool {
+        matches!(self, Self::Modify { gid: Some(_), .. })
+    }
 }
 
 fn append_gid(action: ShellFragment, gid: Option<u32>) -> ShellFragment {

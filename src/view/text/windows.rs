@@ -115,7 +115,10 @@ fn format_budgets(rollout: &RolloutPlan) -> String {
             parts.push("no other host is taken out of service before one of them is back".to_owned());
         }
     }
-    parts.extend(rollout.max_restarting.map(|most| format!("at most {most} restart one service at once")));
+    parts.extend(rollout.max_restarting.map(|most| match most {
+        1 => "at most 1 host restarts one service at once".to_owned(),
+        most => format!("at most {most} hosts restart one service at once"),
+    }));
     parts.extend(rollout.max_failed.map(|most| format!("stops when more than {most} hosts fail")));
     parts.extend(rollout.hours.as_ref().map(|hours| format!("windows open {hours}")));
     let quorum: Vec<&str> = rollout.quorum.iter().map(|quorum| quorum.group.as_str()).collect();
