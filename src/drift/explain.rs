@@ -115,11 +115,7 @@ fn last_applied_value(
 }
 
 /// Returns the recorded value of an attribute of which the declaration has the value in the words of the observation.
-fn recorded_value(
-    record: &AppliedRecordView<'_>,
-    change: &AttributeChange,
-    declared: &DeclaredStep,
-) -> Option<String> {
+fn recorded_value(record: &AppliedRecordView<'_>, change: &AttributeChange, declared: &DeclaredStep) -> Option<String> {
     match change.mark.recorded {
         RecordedValue::Named => record.attribute_value(&change.attribute),
         RecordedValue::At(pointer) => record.value_at(pointer),

@@ -14,8 +14,8 @@ use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, SecretStore, StepId, StepVerdict, UntrustedText, Value};
 use crate::probe::{Probe, ProbeReading};
 use crate::resource::{
-    Assessment, AssessmentContext, AttributeChange, ChangeAspect, EarlierStepEffects, PackageChanges, ProvidedItem, Resource,
-    RestartInput,
+    Assessment, AssessmentContext, AttributeChange, ChangeAspect, EarlierStepEffects, PackageChanges, ProvidedItem,
+    Resource, RestartInput,
 };
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -122,9 +122,8 @@ fn assess_resource(
         if redirected.is_some() || renumbered.is_some() {
             judgement = judgement.mark_predicted();
         }
-        let until = renumbered
-            .map(ToString::to_string)
-            .or_else(|| find_uncertain_dependency(&judgement, &inputs, ahead));
+        let until =
+            renumbered.map(ToString::to_string).or_else(|| find_uncertain_dependency(&judgement, &inputs, ahead));
         let is_seen = ahead.unfinished.is_none() && !judgement.predicted && !inputs.iter().any(|input| input.changing);
         // If nothing must happen first, `foresight` is not read.
         return match until.is_some() && is_seen && is_change_certain(resource, &case.seen.observation) {

@@ -309,6 +309,7 @@ fn drifted(cause: DriftCause, verdict: StepVerdict) -> DriftFinding {
         secret: false,
         last_applied: None,
         cause,
+        uncompared: false,
         culprit: None,
         severity: FindingSeverity::Low,
         disruption: DisruptionClass::D0,
