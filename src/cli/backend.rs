@@ -8,7 +8,7 @@ use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
     AcceptanceReport, ArtifactReport, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, GeneratedUndo,
     HoldEnd, HoldReport, NoticeQueue, PastDurations, PastHosts, Recording, RunReport, SavedPlan, ShardPlan,
-    SkippedHost, SlowDiagnosis,
+    SkippedHost, SlowDiagnosis, UndoSelection,
 };
 use crate::model::{HardwareBoard, HostName};
 use crate::plan::{ObservedHost, Plan, RehearsalReport};
@@ -289,14 +289,12 @@ pub trait Backend {
     ) -> impl Future<Output = Result<HoldReport, String>>;
 
     /// Reads what hosts kept before a run, and returns the recipes that undo it: the steps that the filter of the
-    /// settings includes. With `overwrite`, files that were changed after the run are restored too.
-    #[expect(clippy::too_many_arguments, reason = "each is a choice of the user")]
+    /// settings includes.
     fn read_undo(
         &self,
         project: &Self::Project,
         hosts: &[HostName],
-        run: &str,
-        overwrite: bool,
+        selection: UndoSelection<'_>,
         settings: &CliSettings,
         events: VerbEvents,
         cancel: Self::Cancel,

@@ -103,7 +103,8 @@ pub(super) fn write_apply_report<B>(
     report: &RunReport,
 ) -> VerbResult {
     let exit = report.exit_code();
-    let said = exit == ExitCode::Done && plan.count_steps().change == 0 && cx.settings.format == OutputFormat::Text;
+    let is_complete = exit == ExitCode::Done && report.count_not_undone() == 0;
+    let said = is_complete && plan.count_steps().change == 0 && cx.settings.format == OutputFormat::Text;
     match said {
         true => output.write_json_file(&|writer, out| writer.write_report(report, exit, out))?,
         false => output.write_result(&|writer, out| writer.write_report(report, exit, out))?,

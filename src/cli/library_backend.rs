@@ -437,13 +437,11 @@ impl Backend for LibraryBackend {
         &self,
         project: &Project,
         hosts: &[HostName],
-        run: &str,
-        overwrite: bool,
+        selection: engine::UndoSelection<'_>,
         settings: &CliSettings,
         events: VerbEvents,
         cancel: CancelSignal,
     ) -> engine::GeneratedUndo {
-        let selection = engine::UndoSelection { run, filter: &settings.filter, overwrite };
         let options = self.engine_options(project, settings);
         engine::read_undo(project, hosts, selection, &options, &events, &cancel).await
     }

@@ -11,9 +11,9 @@ use super::saved_plan::PlanOutputArgs;
 use super::settings::CliSettings;
 use super::shared_args::InventoryArg;
 use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
-use crate::config::StepFilter;
-use crate::engine::{GeneratedUndo, UndoRefusal, UndoScope};
-use crate::model::{ExitCode, HostName};
+use crate::config::{Project, StepFilter};
+use crate::engine::{ChangedSteps, GeneratedUndo, UndoRefusal, UndoScope, UndoSelection};
+use crate::model::{ExitCode, HostName, UndoRetention};
 use crate::plan::{HostPlan, Plan};
 use crate::view::fold::fold_names;
 use crate::view::{escape, format_count, format_host_count};
@@ -33,7 +33,8 @@ use std::sync::Arc;
 /// file or object was changed after the run, nothing is undone, and the error lists each reason. `--partial` undoes the rest.
 ///
 /// With `-o FILE` the plan is saved instead, for a review, `forge sign` and `forge apply FILE`. An undo is a run too, and
-/// can be undone. Hosts keep the last 20 runs that changed them.
+/// can be undone. Hosts keep the last runs that changed them, 20 unless the inventory
+/// declares another number.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge undo last                                        the newest run of this machine
@@ -68,20 +69,25 @@ pub fn run_undo<B: Backend>(cx: &VerbContext<'_, B>, args: &UndoArgs) -> VerbRes
     any_step.filter = StepFilter::default();
     let loaded = cx.with_settings(&any_step).load_project(&target)?;
     let only_plan = args.dry_run || args.keep.output.is_some();
-    let run = find_run(cx, &args.run)?;
+    let run = NamedRun::read(cx, cx.backend.project(&loaded.0), find_run(cx, &args.run)?)?;
     if !only_plan {
         check_can_ask(cx.console, "undo", args.yes)?;
     }
     block_on(async {
         let mut stop = InterruptSignals::start_listening()?;
-        let undo = read_undo(cx, &mut stop, &output, &loaded, &run, args.overwrite).await?;
-        check_refusals(&undo, &run, args.partial)?;
+        let undo = read_undo(cx, &mut stop, &output, &loaded, run.select(&cx.settings.filter, args.overwrite)).await?;
+        let (run, kept) = (&run.id, cx.backend.project(&loaded.0).undo);
+        if undo.changes == 0 && undo.refused.len() == undo.forgotten {
+            return Err(explain_nothing(run, kept));
+        }
+        check_refusals(&undo, run, args.partial)?;
         report_unchanged(cx, &undo);
         if undo.changes == 0 {
-            return Err(explain_nothing(&undo, &run));
+            let error = CliError::failed(format!("no change of run {run} can be undone; nothing was changed"));
+            return Err(error.hint("run without `--partial` for the reasons"));
         }
         let mut settings = args.keep.apply_to_settings(&any_step)?;
-        settings.undo = Some(Arc::new(undo.request));
+        settings.undo = Some(Arc::new(undo.into_request()));
         let cx = &cx.with_settings(&settings);
         let loaded = cx.load_project(&target)?;
         let suggested = args.keep.output.as_ref().map(|path| quote_argument(path.as_str()));
@@ -116,14 +122,41 @@ pub fn reload_undo<B: Backend>(
     let mut found = None;
     block_on(async {
         let mut stop = InterruptSignals::start_listening()?;
-        let undo = read_undo(&scoped, &mut stop, &output, &loaded, &scope.run, scope.overwrite).await?;
+        let run = NamedRun::read(cx, cx.backend.project(&loaded.0), scope.run.clone())?;
+        let selection = run.select(&scoped.settings.filter, scope.overwrite);
+        let undo = read_undo(&scoped, &mut stop, &output, &loaded, selection).await?;
         report_unchanged(&scoped, &undo);
         found = Some(undo);
         Ok(ExitCode::Done)
     })?;
     let mut settings = cx.settings.clone();
-    settings.undo = found.map(|undo| Arc::new(undo.request));
+    settings.undo = found.map(|undo| Arc::new(undo.into_request()));
     Ok(settings)
+}
+
+/// The run to undo, with what this machine knows of it.
+struct NamedRun {
+    id: String,
+    /// `None` if this machine does not have its report.
+    changed: Option<ChangedSteps>,
+}
+
+impl NamedRun {
+    /// Reads the report of a run. A run of another cluster changed nothing of this one.
+    fn read<B>(cx: &VerbContext<'_, B>, project: &Project, id: String) -> Result<Self, CliError> {
+        let folders = past_runs::list_run_folders(cx)?;
+        let folder = folders.iter().find(|folder| folder.run == id);
+        let past = folder.map(past_runs::read_run).transpose()?;
+        let changed = past.map(|past| match past.info.cluster == project.cluster {
+            true => ChangedSteps::from_run(&past),
+            false => ChangedSteps::default(),
+        });
+        Ok(Self { id, changed })
+    }
+
+    fn select<'r>(&'r self, filter: &'r StepFilter, overwrite: bool) -> UndoSelection<'r> {
+        UndoSelection { run: &self.id, filter, overwrite, changed: self.changed.as_ref() }
+    }
 }
 
 /// Returns the ID of the run. An ID that this machine does not know may be one of another controller.
@@ -141,15 +174,17 @@ async fn read_undo<B: Backend>(
     stop: &mut InterruptSignals,
     output: &VerbOutput<'_>,
     (project, hosts): &LoadedProject<B::Project>,
-    run: &str,
-    overwrite: bool,
+    selection: UndoSelection<'_>,
 ) -> Result<GeneratedUndo, CliError> {
     let members = list_members(cx, project, hosts);
     let cancel = B::Cancel::default();
     let work = cx.run_with_progress(output, |events| {
-        cx.backend.read_undo(project, &members, run, overwrite, cx.settings, events, cancel.clone())
+        cx.backend.read_undo(project, &members, selection, cx.settings, events, cancel.clone())
     });
-    let undo = cx.run_stoppable(stop, work, &cancel).await;
+    let mut undo = cx.run_stoppable(stop, work, &cancel).await;
+    if cx.settings.on.is_none() {
+        undo.refuse_missing_hosts(selection, &members);
+    }
     match undo.silent.as_slice() {
         [(host, why), ..] if undo.silent.len() == members.len() => Err(CliError::unreachable(format!(
             "no host answered; nothing was changed: {host}: {}",
@@ -222,15 +257,13 @@ fn report_unchanged<B>(cx: &VerbContext<'_, B>, undo: &GeneratedUndo) {
     }
 }
 
-fn explain_nothing(undo: &GeneratedUndo, run: &str) -> CliError {
-    match undo.refused.is_empty() {
-        true => CliError::usage(format!("no changes of run {run} to undo on these hosts")).hint(
-            "the run changed nothing there, or the host does not keep it any longer: hosts keep the last 20 runs that \
-                 changed them; `forge runs` lists the runs of this machine",
-        ),
-        false => CliError::failed(format!("no change of run {run} can be undone; nothing was changed"))
-            .hint("run without `--partial` for the reasons"),
-    }
+fn explain_nothing(run: &str, kept: UndoRetention) -> CliError {
+    let days = kept.days.map(|days| format!(", for {}", format_count(days as usize, "day"))).unwrap_or_default();
+    CliError::usage(format!("no changes of run {run} to undo on these hosts")).hint(format!(
+        "the run changed nothing there, or the host does not keep it any longer: hosts keep the last {} that changed \
+         them{days}; `forge runs` lists the runs of this machine",
+        format_count(kept.runs as usize, "run")
+    ))
 }
 
 /// Shows the plan, and saves it with `-o`.

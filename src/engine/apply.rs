@@ -161,5 +161,11 @@ where
 /// Returns a report for every host of the plan, in its order, including hosts whose work was left running.
 fn order_host_reports(run: &ApplyContext<'_>, plan: &Plan, done: Vec<HostReport>) -> Vec<HostReport> {
     let mut done: BTreeMap<HostName, HostReport> = done.into_iter().map(|r| (r.host.clone(), r)).collect();
-    plan.hosts.iter().map(|host| done.remove(&host.host).unwrap_or_else(|| report_detached_host(run, host))).collect()
+    let ordered = plan.hosts.iter();
+    let mut reports: Vec<HostReport> =
+        ordered.map(|host| done.remove(&host.host).unwrap_or_else(|| report_detached_host(run, host))).collect();
+    if let Some(undo) = &run.options.undo {
+        undo.report_left_changes(&mut reports);
+    }
+    reports
 }

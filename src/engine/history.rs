@@ -212,6 +212,7 @@ impl HostJournal {
             verify: self.verify,
             reboots: self.reboots,
             node: self.node,
+            not_undone: Vec::new(),
             undeclared: Vec::new(),
             accepted: Vec::new(),
             took,

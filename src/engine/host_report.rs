@@ -4,6 +4,7 @@ use super::event::{StepFailure, StepResult, VerifyResult};
 use super::host_session::describe_transport_error;
 use super::report::{HostReport, StepReport, VerifyReport};
 use super::run_state::ReachedPhase;
+use super::undo_request::UndoRequest;
 use crate::config::Project;
 use crate::model::{HostName, HostOutcome, StepVerdict, UntrustedText};
 use crate::plan::{StepPlan, VerifyPlan};
@@ -22,6 +23,7 @@ pub(super) fn empty_report(host: &HostName, outcome: HostOutcome, reason: Untrus
         node: None,
         undeclared: Vec::new(),
         accepted: Vec::new(),
+        not_undone: Vec::new(),
         took: Default::default(),
     }
 }
@@ -34,10 +36,11 @@ pub(super) fn report_unreachable(host: &HostName, error: &TransportError) -> Hos
 }
 
 /// Returns why a host has no results: no recipe declares anything for it.
-pub(super) fn describe_empty_host(project: &Project, host: &HostName) -> UntrustedText {
-    match project.instances.get(host).is_none_or(Vec::is_empty) {
-        true => "no recipe is applied to it".into(),
-        false => UntrustedText::default(),
+pub(super) fn describe_empty_host(project: &Project, undo: Option<&UndoRequest>, host: &HostName) -> UntrustedText {
+    match (project.instances.get(host).is_none_or(Vec::is_empty), undo) {
+        (true, Some(undo)) => format!("no change of run {} to undo", undo.scope.run).into(),
+        (true, None) => "no recipe is applied to it".into(),
+        (false, _) => UntrustedText::default(),
     }
 }
 

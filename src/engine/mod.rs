@@ -124,7 +124,7 @@ pub use past_hosts::{PastHosts, find_past_hosts};
 pub use recording::{HostRecording, RecordedTwice, Recording};
 pub use rehearse::rehearse;
 pub use remote_session::transport_connector;
-pub use report::{HostReport, RunReport, StepReport, VerifyReport};
+pub use report::{HostReport, NotUndoneChange, RunReport, StepReport, VerifyReport};
 pub use run_options::{HostConnector, ReplayOptions, RunOptions};
 pub use saved_plan::{
     InputArtifact, SAVED_PLAN_RESULT, SAVED_PLAN_VERSION, SavedPlan, SavedPlanOrigin, SavedPlanSelection,
@@ -136,7 +136,7 @@ pub use shards::{
     apply_in_shards, bind_shard_plan, find_cross_host_step, observe_in_shards, report_locked_run, split_into_shards,
 };
 pub use undo_journals::read_undo;
-pub use undo_request::{GeneratedUndo, UndoRefusal, UndoRequest, UndoScope, UndoSelection};
+pub use undo_request::{ChangedSteps, GeneratedUndo, UndoRefusal, UndoRequest, UndoScope, UndoSelection};
 pub use verify::{plan, verify};
 pub use why_slow::{CauseRepair, SlowCause, SlowDiagnosis, UnaskedHost, WhySlowRequest, diagnose_slow_job};
 pub use workload::PlanWorkload;

@@ -67,9 +67,22 @@ pub struct HostReport {
     /// Broken rules that the inventory accepts, each with the declared reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<HostWarning>,
+    /// Changes of the run that an undo leaves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_undone: Vec<NotUndoneChange>,
     /// Working time of the host, excluding the time in which it waited for its wave, for its place among the active
     /// hosts, or for other hosts.
     pub took: Duration,
+}
+
+/// A change that an undo leaves as the run made it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct NotUndoneChange {
+    /// The step of the run; absent if the journal of the host could not be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepId>,
+    /// Why it is not undone, a lowercase fragment.
+    pub why: UntrustedText,
 }
 
 /// The result of a step on a host.
@@ -135,6 +148,11 @@ impl RunReport {
             ExitCode::Done if self.hosts.iter().any(HostReport::has_undone_steps) => ExitCode::HostsFailed,
             worst => worst,
         }
+    }
+
+    /// Returns the number of changes that an undo leaves.
+    pub fn count_not_undone(&self) -> usize {
+        self.hosts.iter().map(|host| host.not_undone.len()).sum()
     }
 
     /// Returns the number of hosts with that outcome, counting the cluster's API as one.

@@ -81,6 +81,10 @@ pub(super) fn parse_journal(text: &str) -> Option<HostJournal> {
             journal.later.add_path(value)?;
             continue;
         }
+        if key == "oldest" {
+            journal.oldest = Some(value.to_owned());
+            continue;
+        }
         if key == "undone" {
             journal.later.add_undone(UndoneStep::parse_lines(value));
             continue;
@@ -205,7 +209,8 @@ mod tests {
         }
         let journal = parse_journal(&run_text(READ_JOURNAL, root, &["r30"])).unwrap();
         assert_eq!(journal.later.find_run("lab", &StepId::new("web", "page")), Some("r31"));
-        assert_eq!(run_text(READ_JOURNAL, root, &["r10"]), "");
+        assert_eq!(run_text(READ_JOURNAL, root, &["r10"]), "oldest\0r12\0");
+        assert_eq!(parse_journal("oldest\0r12\0").unwrap().oldest.as_deref(), Some("r12"));
     }
 
     #[test]

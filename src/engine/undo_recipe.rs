@@ -19,6 +19,8 @@ pub(super) struct HostJournal {
     pub groups: Vec<JournalGroup>,
     /// What later runs changed.
     pub later: LaterChanges,
+    /// Of a run that the host does not keep, the oldest one that it keeps. Not of the cluster.
+    pub oldest: Option<String>,
     /// The present state of what the steps declare. Only of the cluster: hosts compare their files by themselves.
     pub seen: Observation,
 }
@@ -71,6 +73,9 @@ pub(super) fn build_undo(
     let mut recipes: Vec<(Value, Vec<HostName>)> = Vec::new();
     let mut changes: BTreeMap<HostName, Vec<NamedChange>> = BTreeMap::new();
     for (host, journal) in &journals {
+        let forgotten = find_forgotten_changes(selection, host, journal);
+        undo.forgotten += forgotten.len();
+        undo.refused.extend(forgotten);
         let host_undo = RunOnHost::new(cluster, selection, host.is_cluster(), journal);
         let refusals = host_undo.find_refusals();
         let own = |(at, why): (&usize, &String)| UndoRefusal {
@@ -110,6 +115,26 @@ pub(super) fn build_undo(
     undo.request = UndoRequest::new(selection, recipes, hosts);
     undo
 }
+
+/// Returns the changes of a host whose journal does not have the run. A host that keeps an older run would keep this one,
+/// too, if it had changed anything there.
+fn find_forgotten_changes(selection: UndoSelection<'_>, host: &HostName, journal: &HostJournal) -> Vec<UndoRefusal> {
+    if !journal.groups.is_empty() {
+        return Vec::new();
+    }
+    if let Some(changed) = selection.changed {
+        let refuse = |step| UndoRefusal { host: host.clone(), step: Some(step), why: FORGOTTEN.to_owned() };
+        return changed.list_steps(host, selection.filter).into_iter().map(refuse).collect();
+    }
+    let keeps_older = journal.oldest.as_deref().is_some_and(|oldest| oldest < selection.run);
+    match keeps_older || host.is_cluster() {
+        true => Vec::new(),
+        false => vec![UndoRefusal { host: host.clone(), step: None, why: NOT_KNOWN.to_owned() }],
+    }
+}
+
+const FORGOTTEN: &str = "the state before the run is not kept there";
+const NOT_KNOWN: &str = "whether the run changed the host is not known: neither this machine nor the host keeps it";
 
 /// The changes of the run on one host.
 struct RunOnHost<'j> {

@@ -1,7 +1,11 @@
 //! What an undo does: the recipes that declare the state before a run, and the records that go with it.
 
+use super::event::StepResult;
+use super::history::{PastRun, StepInFlight};
+use super::host_report::empty_report;
+use super::report::{HostReport, NotUndoneChange, StepReport};
 use crate::config::{GeneratedRecipe, StepFilter};
-use crate::model::{HostName, StepId};
+use crate::model::{HostName, HostOutcome, StepId, UntrustedText};
 use crate::state::FormerRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +20,40 @@ pub struct UndoSelection<'a> {
     pub filter: &'a StepFilter,
     /// Whether files and objects that were changed after the run are restored too.
     pub overwrite: bool,
+    /// What the run changed; `None` if this machine does not know the run.
+    pub changed: Option<&'a ChangedSteps>,
+}
+
+/// The steps that a run changed, or tried to change, by its report.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChangedSteps(BTreeMap<HostName, BTreeSet<StepId>>);
+
+impl ChangedSteps {
+    /// Returns the steps of a run whose actions ran.
+    pub fn from_run(run: &PastRun) -> Self {
+        // An action that failed may have changed something.
+        let has_acted = |step: &&StepReport| {
+            step.has_changed_host() || matches!(step.result, StepResult::Failed { .. }) && !step.took.is_zero()
+        };
+        let list = |host: &HostReport| host.steps.iter().filter(has_acted).map(|step| step.id.clone()).collect();
+        let mut steps: BTreeMap<HostName, BTreeSet<StepId>> =
+            run.report.hosts.iter().map(|host| (host.host.clone(), list(host))).collect();
+        for StepInFlight { host, step, .. } in &run.in_flight {
+            steps.entry(host.clone()).or_default().insert(step.clone());
+        }
+        Self(steps)
+    }
+
+    /// Returns the steps of a host that `filter` includes.
+    pub fn list_steps(&self, host: &HostName, filter: &StepFilter) -> Vec<StepId> {
+        let own = self.0.get(host).into_iter().flatten();
+        own.filter(|step| filter.admits_step(&step.recipe, &step.step)).cloned().collect()
+    }
+
+    /// Returns the hosts of the run.
+    pub fn hosts(&self) -> impl Iterator<Item = &HostName> {
+        self.0.keys()
+    }
 }
 
 /// The changes of a run to undo, as a saved plan stores them.
@@ -43,6 +81,16 @@ pub struct UndoRequest {
     pub recipes: Vec<GeneratedRecipe>,
     /// For each host, the steps of the run that are undone there.
     hosts: BTreeMap<HostName, Vec<UndoneChange>>,
+    /// What is not undone, by host.
+    left: BTreeMap<HostName, LeftChanges>,
+}
+
+/// What an undo leaves on one host.
+#[derive(Clone, Debug, Default)]
+struct LeftChanges {
+    changes: Vec<NotUndoneChange>,
+    /// Why the host did not answer when its journal was read.
+    silence: Option<String>,
 }
 
 /// A step of the run that is undone on one host.
@@ -71,6 +119,8 @@ pub struct GeneratedUndo {
     pub remains: BTreeMap<String, Vec<HostName>>,
     /// The number of changes to undo.
     pub changes: usize,
+    /// The number of `refused` for which no host keeps the state before the run.
+    pub forgotten: usize,
 }
 
 /// A change that cannot be undone.
@@ -84,6 +134,31 @@ pub struct UndoRefusal {
     pub why: String,
 }
 
+impl GeneratedUndo {
+    /// Returns the request, which has noted what is not undone.
+    pub fn into_request(self) -> UndoRequest {
+        let mut request = self.request;
+        for UndoRefusal { host, step, why } in self.refused {
+            request.left.entry(host).or_default().changes.push(NotUndoneChange { step, why: why.into() });
+        }
+        for (host, why) in self.silent {
+            request.left.entry(host).or_default().silence = Some(why);
+        }
+        request
+    }
+
+    /// Adds the changes of hosts that are not among `members`, the hosts of the inventory.
+    pub fn refuse_missing_hosts(&mut self, selection: UndoSelection<'_>, members: &[HostName]) {
+        let Some(changed) = selection.changed else { return };
+        for host in changed.hosts().filter(|host| !members.contains(host)) {
+            let refuse = |step| UndoRefusal { host: host.clone(), step: Some(step), why: MISSING_HOST.to_owned() };
+            self.refused.extend(changed.list_steps(host, selection.filter).into_iter().map(refuse));
+        }
+    }
+}
+
+const MISSING_HOST: &str = "the inventory does not declare the host any longer";
+
 impl UndoRequest {
     pub(super) fn new(
         selection: UndoSelection<'_>,
@@ -92,7 +167,29 @@ impl UndoRequest {
     ) -> Self {
         let (step, skip) = selection.filter.written_patterns();
         let scope = UndoScope { run: selection.run.to_owned(), step, skip, overwrite: selection.overwrite };
-        Self { scope, recipes, hosts }
+        Self { scope, recipes, hosts, left: BTreeMap::new() }
+    }
+
+    /// Adds to the report of each host what is not undone there. A host of which nothing is undone has no outcome of its
+    /// steps.
+    pub(super) fn report_left_changes(&self, reports: &mut Vec<HostReport>) {
+        for (host, left) in &self.left {
+            let at = reports.iter().position(|report| report.host == *host).unwrap_or_else(|| {
+                reports.push(empty_report(host, HostOutcome::Ok, UntrustedText::default()));
+                reports.len() - 1
+            });
+            let report = &mut reports[at];
+            report.not_undone.clone_from(&left.changes);
+            if report.outcome == HostOutcome::Ok && report.steps.is_empty() {
+                let first = left.changes.first().map(|change| change.why.raw());
+                let why = left.silence.as_deref().or(first).unwrap_or_default();
+                report.reason = format!("not undone: {why}").into();
+                report.outcome = match left.silence {
+                    Some(_) => HostOutcome::Unreachable,
+                    None => HostOutcome::Skipped,
+                };
+            }
+        }
     }
 
     /// Returns the changes that are undone on `host`.

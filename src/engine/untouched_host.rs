@@ -94,7 +94,11 @@ pub(super) fn report_unchanged(run: &ApplyContext<'_>, plan: &HostPlan) -> HostR
     record_planned_verifications(run, plan);
     let verify = plan.verify.iter().map(report_planned_verification).collect::<Vec<_>>();
     complete_report(
-        empty_report(&plan.host, HostOutcome::Ok, describe_empty_host(run.project, &plan.host)),
+        empty_report(
+            &plan.host,
+            HostOutcome::Ok,
+            describe_empty_host(run.project, run.options.undo.as_deref(), &plan.host),
+        ),
         steps,
         verify,
     )

@@ -59,7 +59,7 @@ fn verify_host(
             Some(refused) => (HostOutcome::Ok, describe_missing_root(refused), Some(refused.hint.clone())),
             None => match work {
                 Some(work) => (HostOutcome::Ok, work.describe().into(), Some(OngoingWork::HINT.into())),
-                None => (HostOutcome::Ok, describe_empty_host(project, &plan.host), None),
+                None => (HostOutcome::Ok, describe_empty_host(project, None, &plan.host), None),
             },
         },
     };

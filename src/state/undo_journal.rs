@@ -230,11 +230,17 @@ forge_keep
 /// `stat` prints now. For each later run follow `later` with a group, `undone` with the steps whose change was undone, and
 /// `found`: what the run found at a path of the first one, `STATE back|moved`, what `stat` prints about the copy, and the
 /// path; `back` if the path has that content, owner and mode now. The ID of a run begins with its time, so names are in
-/// the order of the runs.
+/// the order of the runs. Of a run that the host does not keep it prints only `oldest` with the oldest one that it keeps.
 pub const READ_JOURNAL: &str = r#"
 run=$1 d=/var/lib/forge/undo/$1
 if [ -e /var/lib/forge ] && [ ! -r /var/lib/forge ]; then echo 'root is required: set `connect: { sudo: … }` or log in as root' >&2; exit 1; fi
-cd -- "$d" 2>/dev/null || exit 0
+if ! cd -- "$d" 2>/dev/null; then
+  for other in "${d%/*}"/*/; do
+    [ ! -d "$other" ] || { other=${other%/}; printf 'oldest\0%s\0' "${other##*/}"; }
+    break
+  done
+  exit 0
+fi
 list_before() { tr '\0' '\n' <"$1" | sed -n '/^before$/{n;p;}'; }
 is_same() {
   case $1 in

@@ -298,6 +298,7 @@ pub fn host_report(name: &str, steps: Vec<StepReport>, verify: Vec<VerifyReport>
         node: None,
         undeclared: Vec::new(),
         accepted: Vec::new(),
+        not_undone: Vec::new(),
         took: Duration::from_millis(4_200),
     }
 }

@@ -72,6 +72,7 @@ fn ended(outcome: HostOutcome, steps: Vec<StepReport>, verify: Vec<VerifyReport>
         node: None,
         undeclared: vec![],
         accepted: vec![],
+        not_undone: vec![],
         took,
     }
 }

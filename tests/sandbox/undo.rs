@@ -84,3 +84,37 @@ fn undone_reload_and_timer_are_as_before() {
     lab.forge(&["sandbox", "reset", "-i", "inventory.yaml"]);
     lab.nothing_is_left();
 }
+
+/// One host has forgotten the run: it is named, and never reported as undone.
+#[test]
+fn forgotten_change_is_refused_and_reported() {
+    let recipe = "recipe: r\nsteps:\n  - { name: f, file: { path: /etc/f, content: x } }\n  \
+        - { name: g, file: { path: /etc/g, content: x } }\n";
+    let Some(lab) = lab(recipe) else { return };
+    let inventory = INVENTORY.replace("{ a: }", "{ a: , b: }") + "undo: { runs: 1 }\n";
+    lab.file("inventory.yaml", &inventory);
+    assert!(lab.forge(&["apply", "--yes", "--step", "r/f"]).starts_with("exit 0\n"));
+    let run = &newest_run(&lab);
+    assert!(lab.forge(&["apply", "--yes", "--on", "b"]).starts_with("exit 0\n"));
+    let why = "the state before the run is not kept there";
+    let refused = lab.forge(&["undo", run, "--yes"]);
+    assert!(refused.starts_with("exit 3\n") && refused.contains(&format!("r/f: {why} (on b)")), "{refused}");
+    let nowhere = lab.forge(&["undo", run, "--yes", "--on", "b"]);
+    assert!(nowhere.starts_with("exit 64\n") && nowhere.contains("hosts keep the last 1 run that"), "{nowhere}");
+    let partial = lab.forge(&["undo", run, "--yes", "--partial"]);
+    assert!(partial.starts_with("exit 0\n") && partial.contains("1 changed, 1 skipped"), "{partial}");
+    for output in [partial, lab.forge(&["show", "last"])] {
+        assert!(output.contains(&format!("not undone\n. r/f\n    {why}\n    on b\n")), "{output}");
+        assert!(output.contains("1 change not undone"), "{output}");
+    }
+    assert!(lab.forge(&["runs"]).contains("1 changed, 1 skipped; 1 change not undone"));
+    assert_eq!(lab.inside("inventory.yaml", "b", "cat /etc/f"), "x");
+    lab.nothing_is_left();
+}
+
+/// Returns the ID of the newest run.
+fn newest_run(lab: &Lab) -> String {
+    let runs = lab.forge(&["runs"]);
+    let run = runs.lines().find_map(|line| line.split_whitespace().next().filter(|word| word.starts_with("20")));
+    run.expect("a run").to_owned()
+}

@@ -2,8 +2,13 @@
 
 use super::*;
 use crate::config::StepFilter;
-use crate::model::UndoEffect;
-use crate::state::UndoneStep;
+use crate::engine::event::{StepFailure, StepResult};
+use crate::engine::history::{PastRun, StepInFlight};
+use crate::engine::host_report::empty_report;
+use crate::engine::report::{HostReport, RunReport, StepReport};
+use crate::engine::undo_request::ChangedSteps;
+use crate::model::{HostOutcome, UndoEffect};
+use crate::state::{RunInfo, UndoneStep};
 
 fn step(name: &str, effect: UndoEffect) -> UndoStep {
     UndoStep {
@@ -45,7 +50,7 @@ fn build(selection: UndoSelection<'_>, groups: Vec<JournalGroup>) -> GeneratedUn
 }
 
 fn all(filter: &StepFilter) -> UndoSelection<'_> {
-    UndoSelection { run: "r1", filter, overwrite: false }
+    UndoSelection { run: "r1", filter, overwrite: false, changed: None }
 }
 
 fn generated_steps(undo: &GeneratedUndo) -> Vec<Value> {
@@ -208,4 +213,98 @@ fn text_of_a_host_is_never_a_template() {
     let undo =
         build(all(&StepFilter::default()), vec![group(0, &[], vec![step("u", UndoEffect::declare(vec![user]))])]);
     assert_eq!(generated_steps(&undo)[0]["user"]["comment"], "{{ '{' }}{{ '{' }} facts.os }}");
+}
+
+/// A run that changed `web/file` of `a` and tried `web/other`; nothing of `b`.
+fn past_run() -> PastRun {
+    let step = |name: &str, result: StepResult, took: u64| StepReport {
+        id: StepId::new("web", name),
+        title: name.into(),
+        result,
+        hint: None,
+        changes: Vec::new(),
+        took: std::time::Duration::from_millis(took),
+        place: String::new(),
+    };
+    let failure = StepFailure { why: "exit status 1".into(), tail: "".into(), hint: None, log: None, artifact: false };
+    let failed = || StepResult::Failed { failure: failure.clone() };
+    let matches = StepResult::AlreadyOk { reason: "matches".into() };
+    let steps = vec![
+        step("file", StepResult::Changed, 5),
+        step("other", failed(), 5),
+        step("not begun", failed(), 0),
+        step("same", matches, 0),
+    ];
+    let report = |host: &str| empty_report(&HostName::new(host), HostOutcome::Changed, "".into());
+    let hosts = vec![HostReport { steps, ..report("a") }, report("b")];
+    let report = RunReport {
+        version: 1,
+        run: "r1".into(),
+        verb: "apply".into(),
+        cluster: "lab".into(),
+        plan: None,
+        simulated: Vec::new(),
+        hosts,
+        budget_spent: false,
+        interrupted: false,
+        evict_busy: None,
+        took: Default::default(),
+    };
+    let in_flight = vec![StepInFlight { host: HostName::new("b"), step: StepId::new("web", "slow"), since: None }];
+    PastRun { info: RunInfo::default(), finished: false, active: false, in_flight, report }
+}
+
+fn build_forgotten(selection: UndoSelection<'_>, host: &str, oldest: Option<&str>) -> Vec<(String, String)> {
+    let journal = HostJournal { oldest: oldest.map(str::to_owned), ..HostJournal::default() };
+    let undo = build_undo("lab", selection, vec![(HostName::new(host), journal)]);
+    assert_eq!(undo.forgotten, undo.refused.len());
+    refusals(&undo).into_iter().map(|(step, why)| (step, why.to_owned())).collect()
+}
+
+#[test]
+fn change_that_the_host_does_not_keep_is_refused() {
+    let (changed, filter) = (ChangedSteps::from_run(&past_run()), StepFilter::default());
+    let known = UndoSelection { changed: Some(&changed), ..all(&filter) };
+    let refused = |step: &str| (step.to_owned(), FORGOTTEN.to_owned());
+    assert_eq!(build_forgotten(known, "a", Some("r2")), [refused("web/file"), refused("web/other")]);
+    assert_eq!(build_forgotten(known, "b", None), [refused("web/slow")], "a step in flight may have changed the host");
+    assert_eq!(build_forgotten(known, "c", Some("r2")), [], "the run was not on this host");
+    let only = StepFilter::new(&["web/other".to_owned()], &[]);
+    assert_eq!(build_forgotten(UndoSelection { filter: &only, ..known }, "a", None), [refused("web/other")]);
+}
+
+#[test]
+fn run_that_neither_machine_keeps_is_refused() {
+    let filter = StepFilter::default();
+    let refused = [(String::new(), NOT_KNOWN.to_owned())];
+    assert_eq!(build_forgotten(all(&filter), "a", Some("r2")), refused);
+    assert_eq!(build_forgotten(all(&filter), "a", None), refused);
+    assert_eq!(build_forgotten(all(&filter), "a", Some("r0")), [], "the host removes the oldest runs first");
+}
+
+#[test]
+fn report_names_what_is_not_undone() {
+    let (changed, filter) = (ChangedSteps::from_run(&past_run()), StepFilter::default());
+    let known = UndoSelection { changed: Some(&changed), ..all(&filter) };
+    let mut undo = build_undo("lab", known, vec![(HostName::new("a"), HostJournal::default())]);
+    undo.refuse_missing_hosts(known, &[HostName::new("a")]);
+    undo.silent = vec![(HostName::new("c"), "connection refused".to_owned())];
+    let request = undo.into_request();
+    let report = |host: &str| empty_report(&HostName::new(host), HostOutcome::Ok, "no change".into());
+    let mut reports = vec![report("a"), report("c"), report("d")];
+    request.report_left_changes(&mut reports);
+    let named: Vec<_> = reports
+        .iter()
+        .map(|report| (report.host.as_str(), report.outcome, report.reason.raw(), report.not_undone.len()))
+        .collect();
+    let gone = "not undone: the inventory does not declare the host any longer";
+    assert_eq!(
+        named,
+        [
+            ("a", HostOutcome::Skipped, "not undone: the state before the run is not kept there", 2),
+            ("c", HostOutcome::Unreachable, "not undone: connection refused", 0),
+            ("d", HostOutcome::Ok, "no change", 0),
+            ("b", HostOutcome::Skipped, gone, 1),
+        ]
+    );
 }

@@ -50,6 +50,7 @@ fn format_counts(host: &HostReport) -> String {
         (of(|r| matches!(r, StepResult::Held { .. })), "held back"),
         (of(|r| matches!(r, StepResult::Skipped { .. })), "skipped"),
         (of(|r| matches!(r, StepResult::Cancelled)), "cancelled"),
+        (host.not_undone.len(), "not undone"),
     ]);
     match counts.is_empty() {
         true => count_verifications(&host.verify),

@@ -2,7 +2,9 @@
 
 use super::check_output::{self, describe_check};
 use super::shared_lines::format_hosts;
-use crate::engine::{HostReport, RunReport, StepFailure, StepReport, StepResult, VerifyReport, VerifyResult};
+use crate::engine::{
+    HostReport, NotUndoneChange, RunReport, StepFailure, StepReport, StepResult, VerifyReport, VerifyResult,
+};
 use crate::model::{HostName, HostOutcome, UntrustedText};
 use crate::view::style::{BAD, DIM, HEAD, UNKNOWN, paint};
 use crate::view::{escape, formatting};
@@ -21,11 +23,12 @@ enum ProblemKind {
     Hosts,
     Pending,
     Held,
+    NotUndone,
     Skipped,
 }
 
 impl ProblemKind {
-    const ALL: [ProblemKind; 9] = [
+    const ALL: [ProblemKind; 10] = [
         Self::Failed,
         Self::Verification,
         Self::Stale,
@@ -34,6 +37,7 @@ impl ProblemKind {
         Self::Hosts,
         Self::Pending,
         Self::Held,
+        Self::NotUndone,
         Self::Skipped,
     ];
 
@@ -47,6 +51,7 @@ impl ProblemKind {
             Self::Hosts => "hosts that did not finish",
             Self::Pending => "pending: configured, not yet effective",
             Self::Held => "held back",
+            Self::NotUndone => "not undone",
             Self::Skipped => "skipped",
         }
     }
@@ -54,7 +59,7 @@ impl ProblemKind {
     fn symbol(self) -> (Style, &'static str) {
         match self {
             Self::Unknown => (UNKNOWN, "?"),
-            Self::Pending | Self::Held => (UNKNOWN, "."),
+            Self::Pending | Self::Held | Self::NotUndone => (UNKNOWN, "."),
             Self::Skipped => (DIM, "."),
             _ => (BAD, "x"),
         }
@@ -102,6 +107,7 @@ fn collect_problems(report: &RunReport) -> ProblemGroups<'_> {
     let mut problems = ProblemGroups::new();
     for host in &report.hosts {
         let of_host = host_problem(host).into_iter().chain(skipped_steps(host)).chain(skipped_verifications(host));
+        let of_host = of_host.chain(host.not_undone.iter().map(describe_left_change));
         let of_steps = of_host.chain(host.steps.iter().filter_map(step_problem));
         let of_verify = host.verify.iter().filter_map(|verify| Some((verify_problem(verify)?, Some(verify))));
         for ((sort, text), verify) in of_steps.map(|problem| (problem, None)).chain(of_verify) {
@@ -132,6 +138,12 @@ fn host_problem(host: &HostReport) -> Option<(ProblemKind, String)> {
     };
     push_hint(&mut text, host.hint.as_ref());
     Some((ProblemKind::Hosts, text))
+}
+
+fn describe_left_change(left: &NotUndoneChange) -> (ProblemKind, String) {
+    let step = left.step.as_ref().map_or_else(|| "the whole run".to_owned(), ToString::to_string);
+    let why = escape::escape_untrusted(&left.why);
+    (ProblemKind::NotUndone, format!("{}\n    {why}", paint(HEAD, escape::escape_line(&step))))
 }
 
 /// Lists skipped steps together, with the first reason: they follow from the problems listed above.

@@ -68,6 +68,7 @@ fn closing_line(report: &RunReport, exit: ExitCode) -> String {
     );
     let mut parts = vec![hosts.trim_end_matches(": ").to_owned()];
     parts.extend(format_changed_steps(report));
+    parts.extend(format_not_undone(report));
     parts.extend(format_verifications(report));
     parts.extend(report.budget_spent.then(|| "stopped by the failure budget".to_owned()));
     let (style, word) = ending_word(report, exit);
@@ -82,6 +83,12 @@ fn ending_word(report: &RunReport, exit: ExitCode) -> (anstyle::Style, &'static 
         (_, "verify") => (BAD, "not verified"),
         _ => (BAD, "not all applied"),
     }
+}
+
+/// Returns the number of changes that an undo leaves, if there are any.
+pub fn format_not_undone(report: &RunReport) -> Option<String> {
+    let left = report.count_not_undone();
+    (left > 0).then(|| format!("{} not undone", format_count(left, "change")))
 }
 
 fn format_changed_steps(report: &RunReport) -> Option<String> {

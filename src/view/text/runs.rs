@@ -2,6 +2,7 @@
 
 use super::TextWriter;
 use super::graph::fold_hosts;
+use super::report::format_not_undone;
 use crate::engine::{OutcomeDifference, PastRun, RunComparison, StepInFlight};
 use crate::model::{HostName, HostOutcome};
 use crate::state::RunInfo;
@@ -69,7 +70,8 @@ fn format_result(run: &PastRun) -> String {
         formatting::join_counts(&outcomes)
     );
     let exit = run.report.exit_code();
-    let hosts = hosts.trim_end_matches(": ");
+    let left = format_not_undone(&run.report).map(|left| format!("; {left}")).unwrap_or_default();
+    let hosts = format!("{}{left}", hosts.trim_end_matches(": "));
     match (run.finished, run.active) {
         (true, _) => format!("exit {}, {hosts}", exit.code()),
         (false, true) => format!("in progress, {hosts}"),
