@@ -2,7 +2,10 @@
 
 use crate::model::StepId;
 use crate::state::{FormerState, UndoGroup, UndoneStep};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many undos of undos are followed. The marks of a damaged journal may lead in a circle.
+const UNDO_DEPTH: usize = 8;
 
 /// The changes of the runs that came after a run, on one host.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -97,10 +100,29 @@ impl LaterChanges {
         own.map(|later| later.run.as_str()).find(|run| !self.is_undone(run, step))
     }
 
-    /// An undo that was itself undone, even in part, counts for nothing.
     fn is_undone(&self, run: &str, step: &StepId) -> bool {
-        let own = self.undone.iter().filter(|mark| mark.run == run && mark.step == *step);
-        own.into_iter().any(|mark| self.undone.iter().all(|other| other.run != mark.by))
+        self.has_mark(run, step, &self.list_valid_undos(run, 0))
+    }
+
+    fn has_mark(&self, run: &str, step: &StepId, valid: &BTreeSet<&str>) -> bool {
+        self.undone.iter().any(|mark| mark.run == run && mark.step == *step && valid.contains(&*mark.by))
+    }
+
+    /// Returns the runs that undid a part of `run` and are in force: an undo that was itself undone, even in part, counts
+    /// for nothing, unless all of that was undone again.
+    fn list_valid_undos(&self, run: &str, depth: usize) -> BTreeSet<&str> {
+        let undos = self.list_undos(run).into_iter().filter(|_| depth < UNDO_DEPTH);
+        undos.filter(|by| self.list_undos(by).iter().all(|undo| self.is_wholly_undone(undo, depth + 1))).collect()
+    }
+
+    fn list_undos(&self, run: &str) -> BTreeSet<&str> {
+        self.undone.iter().filter(|mark| mark.run == run).map(|mark| &*mark.by).collect()
+    }
+
+    fn is_wholly_undone(&self, run: &str, depth: usize) -> bool {
+        let valid = self.list_valid_undos(run, depth);
+        let mut own = self.steps.iter().filter(|later| later.run == run).peekable();
+        own.peek().is_some() && own.all(|later| self.has_mark(run, &later.step, &valid))
     }
 
     /// Whether the path is what the run left, although later runs changed it: the first of them found it like that, and
@@ -153,10 +175,25 @@ mod tests {
         assert_eq!(later.find_run("lab", &page), None);
         later.add_undone([mark("u1", "web page", "u2")]);
         assert_eq!(later.find_run("lab", &page), Some("r3"), "the undo was undone");
-        later.add_undone([mark("r3", "page", "u3")]);
+        later.add_group(group("lab", "u2", "web page"));
+        assert_eq!(later.find_run("lab", &page), Some("r3"));
+        later.add_undone([mark("u2", "web page", "u3")]);
+        assert_eq!(later.find_run("lab", &page), None, "the undo of the undo was undone");
+        later.add_group(group("lab", "u2", "web other"));
+        assert_eq!(later.find_run("lab", &page), Some("r3"), "only a part of it was undone");
+        later.add_undone([mark("r3", "page", "u5")]);
         assert_eq!(later.find_run("lab", &page), None);
         later.add_group(group("lab", "r9", "page"));
         assert_eq!(later.find_run("lab", &page), Some("r9"));
+    }
+
+    #[test]
+    fn marks_in_a_circle_end() {
+        let mut later = LaterChanges::default();
+        later.add_group(group("lab", "r3", "page"));
+        later.add_group(group("lab", "u1", "page"));
+        later.add_undone([mark("r3", "page", "u1"), mark("u1", "page", "r3"), mark("u1", "page", "u1")]);
+        later.find_run("lab", &StepId::new("web", "page"));
     }
 
     #[test]
