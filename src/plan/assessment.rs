@@ -58,6 +58,15 @@ pub struct UnfinishedRun {
     pub what: String,
     /// Steps (`recipe/step[key]`) of which it will restore the state before.
     pub restores: Vec<String>,
+    /// Whether it may change what any step declares: an undo declares the state before a run.
+    pub may_change_all: bool,
+}
+
+impl UnfinishedRun {
+    /// Returns whether a step that matches may not match once the work has ended.
+    pub(super) fn may_change(&self, step: &StepId) -> bool {
+        self.may_change_all || self.restores.contains(&step.to_string())
+    }
 }
 
 /// Evaluates `turn` against the observed state of its host.
@@ -144,7 +153,7 @@ fn assess_resource(
     }
     if let Some(unfinished) = &ahead.unfinished
         && judgement.verdict == StepVerdict::Ok
-        && unfinished.restores.contains(&turn.expanded.id.to_string())
+        && unfinished.may_change(&turn.expanded.id)
     {
         let until = Some(format!("{} has ended", unfinished.what));
         return (as_precaution(judgement, &unfinished.what), until, ChangeCertainty::Precaution);

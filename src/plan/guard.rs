@@ -57,13 +57,15 @@ fn find_input_guard(turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> Opti
     find_restart_inputs(turn, turns).into_iter().filter_map(input_time).max()
 }
 
-/// Returns what an earlier run still does on the host: a guard that will restore the state before, or its work.
-pub(super) fn find_unfinished_run(seen: &ObservedHost) -> Option<UnfinishedRun> {
+/// Returns what an earlier run still does on the host: a guard that will restore the state before, or its work. An undo
+/// declares the state before a run, which that work may leave again.
+pub(super) fn find_unfinished_run(seen: &ObservedHost, is_undo: bool) -> Option<UnfinishedRun> {
     let guard = seen.guards.iter().find(|guard| guard.state == GuardState::Armed).map(|guard| UnfinishedRun {
         what: format!("the guard of run {}", guard.run.raw()),
         restores: guard.steps.iter().map(|step| step.raw().to_owned()).collect(),
+        may_change_all: is_undo,
     });
-    let work = |work: &OngoingWork| UnfinishedRun { what: work.name(), restores: Vec::new() };
+    let work = |work: &OngoingWork| UnfinishedRun { what: work.name(), restores: Vec::new(), may_change_all: is_undo };
     guard.or_else(|| seen.activity.as_ref().map(work))
 }
 
@@ -95,6 +97,20 @@ fn warn_unconfirmed(guard: &GuardTrace) -> HostWarning {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::HostName;
+    use crate::probe::Observation;
+
+    #[test]
+    fn running_work_may_change_any_step_of_an_undo() {
+        let unit = OngoingWork::Unit { name: "forge-r1-0001.service".to_owned(), since: "".into() };
+        let seen = ObservedHost {
+            activity: Some(unit),
+            ..ObservedHost::from_observation(&HostName::new("a"), Observation::default(), 1)
+        };
+        let step = StepId::new("undo", "base slow");
+        let may_change = |is_undo| find_unfinished_run(&seen, is_undo).is_some_and(|work| work.may_change(&step));
+        assert!(may_change(true) && !may_change(false), "an apply declares what that work leaves");
+    }
 
     #[test]
     fn unconfirmed_guards_are_named_with_run_and_step() {
