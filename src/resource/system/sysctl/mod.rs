@@ -10,7 +10,7 @@ use crate::probe::{Observation, Probe, SysctlState, SysctlValue, UnansweredReaso
 use crate::resource::shared::composite::{PartAssessments, render_part};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
-use crate::resource::shared::support::{bad_value, reject_secrets, required_text, sysctl_state};
+use crate::resource::shared::support::{bad_value, quote_word, reject_secrets, required_text, sysctl_state};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeAspect, ChangeMark, ChangedObject,
@@ -69,8 +69,11 @@ const FOLDER: &str = "/etc/sysctl.d";
 
 /// Compares the loaded value as the kind does: a run of blanks equals one.
 const HAS_VALUE: &str = r#"[ "$(tr -s '[:space:]' ' ' <"$KEY")" = "$VALUE " ]"#;
-const SET_VALUE_AFTER: &str = r#"printf '%s\n' "$AFTER" >"$KEY""#;
-const SET_VALUE: &str = r#"printf '%s\n' "$VALUE" >"$KEY""#;
+
+/// Returns the command that gives a key a value. Plans show it, so it names both.
+fn render_setting(key: &str, value: &str) -> String {
+    format!("printf '%s\\n' {} >{}", quote_word(value), quote_word(key))
+}
 
 #[derive(Debug)]
 struct SysctlResource {
@@ -379,8 +382,11 @@ impl TypedResource for SysctlResource {
         let file = matches!(diff.file, Some(SysctlFileDiff::File(_))).then(|| self.target.path.clone());
         let before = diff.loaded.as_ref().and_then(|loaded| loaded.0.from.as_ref());
         let value = before.map(|value| {
-            let env = json!({ "KEY": format!("/proc/sys/{}", self.place), "VALUE": value, "AFTER": self.value });
-            let fields = json!({ "check": HAS_VALUE, "apply": SET_VALUE, "remove": SET_VALUE_AFTER, "env": env });
+            let key = format!("/proc/sys/{}", self.place);
+            let fields = json!({
+                "check": HAS_VALUE, "apply": render_setting(&key, value), "remove": render_setting(&key, &self.value),
+                "env": { "KEY": key, "VALUE": value },
+            });
             UndoDeclaration::present("command", fields)
         });
         UndoEffect { paths: file.into_iter().collect(), steps: value.into_iter().collect(), ..UndoEffect::default() }
