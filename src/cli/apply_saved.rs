@@ -7,8 +7,9 @@ use super::interrupt::InterruptSignals;
 use super::output::VerbOutput;
 use super::settings::CliSettings;
 use super::shared_args::InventoryArg;
+use super::undo::{self, ReloadedUndo};
 use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
-use super::{execute_plan, saved_plan, sign, undo};
+use super::{execute_plan, saved_plan, sign};
 use crate::config::StepFilter;
 use crate::diag::SourceMap;
 use crate::engine::SavedPlan;
@@ -39,14 +40,17 @@ pub fn run_saved_plan<B: Backend>(
     let settings = saved_plan_settings(cx.settings, args, path, &saved);
     let cx = &cx.with_settings(&settings);
     let target = cx.resolve_target(&find_inventory(cx, path, &saved)?)?;
-    let settings = match &saved.selection.undo {
-        Some(scope) => undo::reload_undo(cx, &target, scope)?,
-        None => cx.settings.clone(),
+    let (settings, undo) = match &saved.selection.undo {
+        Some(scope) => {
+            let (settings, undo) = undo::reload_undo(cx, &target, scope)?;
+            (settings, Some(undo))
+        }
+        None => (cx.settings.clone(), None),
     };
     let cx = &cx.with_settings(&settings);
     let output = VerbOutput { target: Some(target.arguments.clone()), ..cx.output_for(&target) };
     let loaded = cx.load_project(&target)?;
-    block_on(bind_and_apply(cx, args, &output, loaded, path, saved))
+    block_on(bind_and_apply(cx, args, &output, loaded, path, (saved, undo)))
 }
 
 /// Checks the signature if one is required.
@@ -126,16 +130,37 @@ fn find_inventory<B>(cx: &VerbContext<'_, B>, path: &Utf8Path, saved: &SavedPlan
     }
 }
 
-/// Returns an error that lists the changed inputs, if any.
-fn reject_changed_inputs(path: &Utf8Path, changed: Vec<String>, outcome: &str) -> Result<(), CliError> {
+/// Returns an error that lists the changed inputs, if any. The inputs of an undo are also on its hosts, which were asked.
+fn reject_changed_inputs(path: &Utf8Path, changed: Vec<String>, undo: Option<&ReloadedUndo>) -> Result<(), CliError> {
     if changed.is_empty() {
         return Ok(());
     }
+    let outcome = if undo.is_some() { "nothing was changed" } else { "nothing was contacted" };
+    let hint = undo.map_or_else(
+        || "make a new plan with `forge plan INVENTORY -o FILE` and have it reviewed".to_owned(),
+        ReloadedUndo::advise_new_plan,
+    );
     let error = CliError::input(format!("the inputs of `{path}` have changed; {outcome}"));
-    Err(changed
-        .into_iter()
-        .fold(error, CliError::note)
-        .hint("make a new plan with `forge plan INVENTORY -o FILE` and have it reviewed"))
+    Err(changed.into_iter().fold(error, CliError::note).hint(hint))
+}
+
+/// Returns an error if the plan made now from the same answers differs. That of an undo differs if the hosts keep
+/// something else now, or if what they keep can no longer be restored.
+fn reject_difference(
+    path: &Utf8Path,
+    saved: &SavedPlan,
+    again: &Plan,
+    undo: Option<&ReloadedUndo>,
+) -> Result<(), CliError> {
+    match (saved.find_difference(again), undo) {
+        (None, _) => Ok(()),
+        (difference, Some(undo)) => Err(undo.explain_difference(path, difference)),
+        (Some(what), None) => Err(CliError::input(format!(
+            "`{path}` does not match the plan computed from its own inputs; nothing was contacted"
+        ))
+        .note(what)
+        .hint("altered, or written by another build of forge: make a new plan with `forge plan INVENTORY -o FILE`")),
+    }
 }
 
 async fn bind_and_apply<B: Backend>(
@@ -144,20 +169,13 @@ async fn bind_and_apply<B: Backend>(
     output: &VerbOutput<'_>,
     mut loaded: LoadedProject<B::Project>,
     path: &Utf8Path,
-    mut saved: SavedPlan,
+    (mut saved, undo): (SavedPlan, Option<ReloadedUndo>),
 ) -> VerbResult {
     let mut stop = InterruptSignals::start_listening()?;
     let (then, again) = saved_plan::plan_from_recording(cx, &loaded, &Arc::new(saved.observed.clone())).await;
-    // The inputs of an undo are on its hosts.
-    let outcome = if saved.selection.undo.is_some() { "nothing was changed" } else { "nothing was contacted" };
-    reject_changed_inputs(path, cx.backend.list_changed_inputs(&loaded.0, &saved, &then, cx.settings), outcome)?;
-    if let Some(what) = saved.find_difference(&again) {
-        return Err(CliError::input(format!(
-            "`{path}` does not match the plan computed from its own inputs; {outcome}"
-        ))
-        .note(what)
-        .hint("altered, or written by another build of forge: make a new plan with `forge plan INVENTORY -o FILE`"));
-    }
+    let changed = cx.backend.list_changed_inputs(&loaded.0, &saved, &then, cx.settings);
+    reject_changed_inputs(path, changed, undo.as_ref())?;
+    reject_difference(path, &saved, &again, undo.as_ref())?;
     drop((then, again));
     let mut settings = cx.settings.clone();
     if let Some(on) = &cx.typed.on {

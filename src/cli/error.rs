@@ -50,6 +50,11 @@ impl CliError {
         Self::new(ExitCode::HostsFailed, message)
     }
 
+    /// What a saved plan relies on has changed.
+    pub fn stale(message: impl Into<String>) -> Self {
+        Self::new(ExitCode::Stale, message)
+    }
+
     /// No host could be reached.
     pub fn unreachable(message: impl Into<String>) -> Self {
         Self::new(ExitCode::Unreachable, message)

@@ -17,6 +17,7 @@ use crate::model::{ExitCode, HostName, UndoRetention};
 use crate::plan::{HostPlan, Plan};
 use crate::view::fold::fold_names;
 use crate::view::{escape, format_count, format_host_count};
+use camino::Utf8Path;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
@@ -108,12 +109,35 @@ pub fn run_undo<B: Backend>(cx: &VerbContext<'_, B>, args: &UndoArgs) -> VerbRes
     })
 }
 
+/// What the hosts keep now for the undo of a saved plan.
+pub struct ReloadedUndo {
+    /// Why changes are not undone: a line each.
+    refusals: Vec<String>,
+    run: String,
+}
+
+impl ReloadedUndo {
+    /// Returns the error of a plan that no longer is the undo of its run. `difference` says how it differs.
+    pub fn explain_difference(&self, path: &Utf8Path, difference: Option<String>) -> CliError {
+        let run = &self.run;
+        let message = format!("the undo of run {run} is no longer the one in `{path}`; nothing was changed");
+        let reasons = self.refusals.iter().map(|refusal| format!("not undone now: {refusal}"));
+        let error = reasons.chain(difference).fold(CliError::stale(message), CliError::note);
+        error.hint(self.advise_new_plan())
+    }
+
+    /// Returns how to make a new plan.
+    pub fn advise_new_plan(&self) -> String {
+        format!("make a new plan with `forge undo {} -o FILE` and have it reviewed", self.run)
+    }
+}
+
 /// Returns the settings for the undo of a saved plan, read from the hosts again: a plan contains no steps.
 pub fn reload_undo<B: Backend>(
     cx: &VerbContext<'_, B>,
     target: &InventoryTarget,
     scope: &UndoScope,
-) -> Result<CliSettings, CliError> {
+) -> Result<(CliSettings, ReloadedUndo), CliError> {
     let output = VerbOutput { target: None, ..cx.output_for(target) };
     let loaded = cx.load_project(target)?;
     let mut settings = cx.settings.clone();
@@ -125,13 +149,13 @@ pub fn reload_undo<B: Backend>(
         let run = NamedRun::read(cx, cx.backend.project(&loaded.0), scope.run.clone())?;
         let selection = run.select(&scoped.settings.filter, scope.overwrite);
         let undo = read_undo(&scoped, &mut stop, &output, &loaded, selection).await?;
-        report_unchanged(&scoped, &undo);
         found = Some(undo);
         Ok(ExitCode::Done)
     })?;
-    let mut settings = cx.settings.clone();
-    settings.undo = found.map(|undo| Arc::new(undo.into_request()));
-    Ok(settings)
+    let (mut settings, undo) = (cx.settings.clone(), found.unwrap_or_default());
+    let refusals = fold_refusals(&undo.refused).into_iter().chain(list_silent_hosts(&undo)).collect();
+    settings.undo = Some(Arc::new(undo.into_request()));
+    Ok((settings, ReloadedUndo { refusals, run: scope.run.clone() }))
 }
 
 /// The run to undo, with what this machine knows of it.
@@ -235,15 +259,18 @@ fn fold_refusals(refused: &[UndoRefusal]) -> Vec<String> {
     folded.iter().map(line).collect()
 }
 
+/// Returns a line for each host that did not answer.
+fn list_silent_hosts(undo: &GeneratedUndo) -> impl Iterator<Item = String> {
+    undo.silent.iter().map(|(host, why)| {
+        format!("the whole run: {} (on {})", escape::escape_line(why), escape::escape_line(host.as_str()))
+    })
+}
+
 /// Reports changes and hosts without an undo, and what the undo leaves unchanged.
 fn report_unchanged<B>(cx: &VerbContext<'_, B>, undo: &GeneratedUndo) {
-    for refusal in fold_refusals(&undo.refused) {
+    for refusal in fold_refusals(&undo.refused).into_iter().chain(list_silent_hosts(undo)) {
         // Ignore a closed stderr: no other stream could report it.
         let _ = writeln!((cx.console.err)(), "not undone: {refusal}");
-    }
-    for (host, why) in &undo.silent {
-        // Ignore a closed stderr: no other stream could report it.
-        let _ = writeln!((cx.console.err)(), "not undone on {host}: {}", escape::escape_line(why));
     }
     for (what, hosts) in &undo.remains {
         let hosts = fold_names(hosts.iter().map(HostName::as_str));

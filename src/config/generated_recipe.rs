@@ -14,10 +14,17 @@ pub struct GeneratedRecipe {
     pub hosts: Vec<HostName>,
 }
 
+const FOLDER: &str = "generated/";
+
 impl GeneratedRecipe {
     /// Returns the path that messages show.
     pub(super) fn shown_path(&self) -> Utf8PathBuf {
-        Utf8PathBuf::from(format!("generated/{}.yaml", self.name))
+        Utf8PathBuf::from(format!("{FOLDER}{}.yaml", self.name))
+    }
+
+    /// Reports whether messages show a recipe that forge wrote by this path.
+    pub fn is_shown_path(path: &str) -> bool {
+        path.starts_with(FOLDER)
     }
 }
 

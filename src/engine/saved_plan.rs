@@ -7,7 +7,7 @@ use super::observed_hosts::ObservedHosts;
 use super::recording::Recording;
 use super::run_options::RunOptions;
 use super::undo_request::UndoScope;
-use crate::config::{ExpansionState, InputFile, Project, StepExpander, describe_changed_inputs};
+use crate::config::{ExpansionState, GeneratedRecipe, InputFile, Project, StepExpander, describe_changed_inputs};
 use crate::model::{DisruptionClass, HostName};
 use crate::plan::{self, HostContext, Plan, PlanCounts, PlanPolicy, RehearsalReport, digest_json};
 use schemars::JsonSchema;
@@ -224,11 +224,15 @@ impl SavedPlan {
         PlanPolicy { max_disruption: self.selection.max_disruption, bases: true }
     }
 
-    /// Returns the differences between the plan's inputs and the current ones, as lowercase fragments.
+    /// Returns the differences between the plan's inputs and the current ones, as lowercase fragments. The recipes that
+    /// forge itself wrote for an undo are not files: [`find_difference`](Self::find_difference) compares their steps.
     pub fn list_changed_inputs(&self, project: &Project) -> Vec<String> {
         let now = env!("CARGO_PKG_VERSION");
         let forge = (self.forge != now).then(|| format!("made by forge {}, this is forge {now}", self.forge));
-        forge.into_iter().chain(describe_changed_inputs(&self.inputs, &project.list_input_files())).collect()
+        let is_file = |file: &&InputFile| !(project.generated && GeneratedRecipe::is_shown_path(&file.path));
+        let then: Vec<InputFile> = self.inputs.iter().filter(is_file).cloned().collect();
+        let now: Vec<InputFile> = project.list_input_files().iter().filter(is_file).cloned().collect();
+        forge.into_iter().chain(describe_changed_inputs(&then, &now)).collect()
     }
 
     /// Returns the differences to the currently declared artifacts, as lowercase fragments. `observed` contains the

@@ -118,3 +118,39 @@ fn newest_run(lab: &Lab) -> String {
     let run = runs.lines().find_map(|line| line.split_whitespace().next().filter(|word| word.starts_with("20")));
     run.expect("a run").to_owned()
 }
+
+#[test]
+fn saved_undo_names_what_has_changed_since() {
+    let recipe = |v: u32| {
+        format!(
+            "recipe: r\nsteps:\n  - {{ name: f, file: {{ path: /etc/f, content: '{v}' }} }}\n  \
+             - {{ name: s, sysctl: {{ key: vm.swappiness, value: '1{v}' }} }}\n"
+        )
+    };
+    let Some(lab) = lab(&recipe(1)) else { return };
+    assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 0\n"));
+    let runs: Vec<String> = [2, 3]
+        .map(|v| {
+            lab.file("recipes/r.yaml", &recipe(v));
+            assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 0\n"));
+            newest_run(&lab)
+        })
+        .into();
+    let saved = lab.forge(&["undo", "last", "-o", "undo.json"]);
+    assert!(saved.contains("command printf '%s\\n' '12' >'/proc/sys/vm/swappiness'"), "{saved}");
+    lab.inside("inventory.yaml", "a", "echo hand >/etc/f");
+    let stale = lab.forge(&["apply", "undo.json", "--yes"]);
+    assert!(stale.starts_with("exit 6\n"), "{stale}");
+    assert!(stale.contains("note: not undone now: r/f: `/etc/f` was changed after the run (on a)"), "{stale}");
+    assert!(stale.contains(&format!("hint: make a new plan with `forge undo {} -o FILE`", runs[1])), "{stale}");
+    // The third run is undone at last: the undo of its undo was undone.
+    lab.inside("inventory.yaml", "a", "printf 3 >/etc/f");
+    for options in [&["--overwrite"][..], &[], &[]] {
+        let undone = lab.forge(&[&["undo", "last", "--yes"], options].concat());
+        assert!(undone.starts_with("exit 0\n"), "{undone}");
+    }
+    let undone = lab.forge(&["undo", &runs[0], "--yes"]);
+    assert!(undone.starts_with("exit 0\n"), "{undone}");
+    assert_eq!(lab.inside("inventory.yaml", "a", "cat /etc/f"), "1", "{undone}");
+    lab.nothing_is_left();
+}
