@@ -85,6 +85,11 @@ pub(super) fn parse_journal(text: &str) -> Option<HostJournal> {
             journal.oldest = Some(value.to_owned());
             continue;
         }
+        if key == "recorded" {
+            let (name, run) = value.strip_suffix('"')?.rsplit_once(":\"run\":\"")?;
+            journal.recorded.insert((name.to_owned(), run.to_owned()));
+            continue;
+        }
         if key == "undone" {
             journal.later.add_undone(UndoneStep::parse_lines(value));
             continue;

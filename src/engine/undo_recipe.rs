@@ -21,6 +21,8 @@ pub(super) struct HostJournal {
     pub later: LaterChanges,
     /// Of a run that the host does not keep, the oldest one that it keeps. Not of the cluster.
     pub oldest: Option<String>,
+    /// The names of records, with the runs that wrote them. Not of the cluster.
+    pub recorded: BTreeSet<(String, String)>,
     /// The present state of what the steps declare. Only of the cluster: hosts compare their files by themselves.
     pub seen: Observation,
 }
@@ -201,10 +203,23 @@ impl<'j> RunOnHost<'j> {
         {
             return Some(format!("the journal was altered: no undo declares `{}`", declared.kind));
         }
+        if !self.is_proven(step)
+            && let Some(why) = step.effect.steps.iter().find_map(resource::find_unproven_refusal)
+        {
+            return Some(why.to_owned());
+        }
         if let Some(run) = self.journal.later.find_run(self.cluster, &step.step) {
             return Some(format!("run {run} changed it again: undo that run first"));
         }
         step.effect.paths.iter().find_map(|path| self.find_path_refusal(path))
+    }
+
+    /// Whether the run, or a later one, proved the step, as its record says. Steps of an undo have no records: they count as
+    /// proven.
+    fn is_proven(&self, step: &UndoStep) -> bool {
+        let name = step.step.record_name(self.cluster);
+        let is_own = |recorded: &(String, String)| recorded.0 == name && *recorded.1 >= *self.selection.run;
+        self.journal.recorded.iter().any(is_own) || step.records.iter().all(|record| record.step != step.step)
     }
 
     /// Returns the first step of the cluster that cannot be undone together with the others that are not refused.
@@ -221,10 +236,13 @@ impl<'j> RunOnHost<'j> {
     /// what the other `taken` steps remove.
     fn complete_declarations(&self, at: usize, taken: &[usize]) -> Vec<UndoDeclaration> {
         let (group, step) = self.steps[at];
-        if !self.of_cluster {
-            return step.effect.steps.clone();
-        }
         let group = &self.journal.groups[group];
+        if !self.of_cluster {
+            let mark = UndoGroup::removal_mark_path(self.selection.run, group.number, at);
+            let is_proven = self.is_proven(step);
+            let rest = |declared| resource::declare_removal_of_rest(declared, &mark).filter(|_| !is_proven);
+            return step.effect.steps.iter().flat_map(|own| rest(own).into_iter().chain([own.clone()])).collect();
+        }
         let others = taken.iter().flat_map(|at| &self.steps[*at].1.effect.steps).collect();
         let context = ClusterUndoContext {
             overwrite: self.selection.overwrite,
@@ -280,9 +298,13 @@ impl<'j> RunOnHost<'j> {
     fn declare_before(&self, taken: &[usize]) -> GeneratedSteps {
         let mut written = GeneratedSteps::default();
         let mut restored: BTreeSet<&str> = BTreeSet::new();
+        let complete = |at: usize| self.complete_declarations(at, taken).into_iter().map(move |one| (at, one));
+        let (origins, mut all): (Vec<usize>, Vec<UndoDeclaration>) =
+            taken.iter().rev().copied().flat_map(complete).filter(|(_, declared)| !declared.restarts).unzip();
+        resource::align_memberships(&mut all);
         for at in taken.iter().rev() {
             let step = self.steps[*at].1;
-            for declared in self.complete_declarations(*at, taken).iter().filter(|declared| !declared.restarts) {
+            for (_, declared) in origins.iter().zip(&all).filter(|(origin, _)| *origin == at) {
                 written.push_declaration(step, declared, &[]);
             }
             for path in step.effect.paths.iter().filter(|path| restored.insert(path)) {

@@ -42,4 +42,7 @@ pub(crate) use shared::apply_trace;
 pub(crate) use shared::support::unit_name;
 pub use system::service::refresh_recorded_start;
 pub use traits::{EffectReach, GuardSupport, KindTraits, PackageExposure, PackageListing};
-pub use undo_kinds::{ClusterUndoContext, build_cluster_undo, find_cluster_refusal, is_undo_declaration};
+pub use undo_kinds::{
+    ClusterUndoContext, align_memberships, build_cluster_undo, declare_removal_of_rest, find_cluster_refusal,
+    find_unproven_refusal, is_undo_declaration,
+};

@@ -47,6 +47,53 @@ fn find_undo_kind(name: &str, of_cluster: bool) -> Option<&'static ResourceKind>
     kinds.iter().find(|kind| kind.name == name).copied()
 }
 
+/// Makes declarations of accounts and groups agree about memberships. `declared` is in the order of the undo: the last one
+/// has the state before the first change of the run. Each of them lists all that were there.
+pub fn align_memberships(declared: &mut [UndoDeclaration]) {
+    for at in 1..declared.len() {
+        let (earlier, later) = declared.split_at_mut(at);
+        earlier.iter_mut().for_each(|earlier| align_membership(earlier, &later[0]));
+    }
+}
+
+/// Makes the members or groups of `earlier` agree with those of `later`. What the run removed is created again by `earlier`
+/// while the other may still be missing: then `later` alone makes the membership.
+fn align_membership(earlier: &mut UndoDeclaration, later: &UndoDeclaration) {
+    let (group, user) = (accounts::group::KIND.name, accounts::user::KIND.name);
+    let (own_field, other_field, account) = match (&*earlier.kind, &*later.kind) {
+        (kind, other) if kind == group && other == user => ("members", "groups", later),
+        (kind, other) if kind == user && other == group => ("groups", "members", &*earlier),
+        _ => return,
+    };
+    let primary = account.fields.get("group").unwrap_or(&account.fields["name"]);
+    let group_name = if own_field == "members" { &earlier.fields["name"] } else { &later.fields["name"] };
+    if earlier.absent || later.absent || primary == group_name {
+        return;
+    }
+    let (name, is_new) = (earlier.fields["name"].clone(), earlier.fields["append"] == true);
+    let Some(others) = later.fields[other_field].as_array() else { return };
+    let Some(own) = earlier.fields[own_field].as_array_mut() else { return };
+    let (is_listed, other) = (others.contains(&name), &later.fields["name"]);
+    if is_new || !is_listed {
+        own.retain(|own| own != other);
+    } else if !own.contains(other) {
+        own.push(other.clone());
+    }
+}
+
+/// Returns the declaration that runs the `remove` of a command whose run did not prove it: its check says only whether
+/// the whole change is there. `mark` is the file that notes that `remove` ran. `None` if the declaration needs none.
+pub fn declare_removal_of_rest(declared: &UndoDeclaration, mark: &str) -> Option<UndoDeclaration> {
+    let is_removal = declared.kind == generic::command::KIND.name && declared.absent;
+    is_removal.then(|| generic::unproven_command::declare_removal_of_rest(&declared.fields, mark)).flatten()
+}
+
+/// Returns why a command whose run did not prove it cannot be undone: a lowercase fragment. `None` if it can.
+pub fn find_unproven_refusal(declared: &UndoDeclaration) -> Option<&'static str> {
+    let is_removal = declared.kind == generic::command::KIND.name && declared.absent;
+    is_removal.then(|| generic::unproven_command::find_unproven_refusal(&declared.fields)).flatten()
+}
+
 /// What the declarations of a step of the cluster depend on besides the step's own journal.
 #[derive(Debug)]
 pub struct ClusterUndoContext<'j> {
@@ -124,6 +171,42 @@ mod tests {
         let node = UndoDeclaration::present("restore_node", json!({}));
         assert!(!is_undo_declaration(&node, false) && is_undo_declaration(&node, true));
         assert!(CLUSTER_UNDO_KINDS.iter().all(|kind| kind.traits.in_cluster && !kind.traits.downloads));
+    }
+
+    fn align(mut declared: [UndoDeclaration; 2]) -> [UndoDeclaration; 2] {
+        align_memberships(&mut declared);
+        declared
+    }
+
+    fn declare_account(kind: &str, name: &str, list: &[&str], is_new: bool) -> UndoDeclaration {
+        let mut fields = json!({ "name": name, (if kind == "group" { "members" } else { "groups" }): list });
+        if is_new {
+            fields["append"] = json!(true);
+        }
+        UndoDeclaration::present(kind, fields)
+    }
+
+    #[test]
+    fn membership_of_a_removed_account_is_restored_with_the_later_declaration() {
+        let user = |groups: &[&str]| declare_account("user", "eve", groups, true);
+        let group = |members: &[&str]| declare_account("group", "grp", members, true);
+        let aligned = align([group(&["bob", "eve"]), user(&["adm", "grp"])]);
+        assert_eq!(aligned, [group(&["bob"]), user(&["adm", "grp"])]);
+        let aligned = align([user(&["adm", "grp"]), group(&["bob", "eve"])]);
+        assert_eq!(aligned, [user(&["adm"]), group(&["bob", "eve"])]);
+    }
+
+    #[test]
+    fn state_before_the_first_change_of_a_membership_is_restored() {
+        let user = |groups: &[&str]| declare_account("user", "eve", groups, false);
+        let group = |members: &[&str]| declare_account("group", "grp", members, false);
+        assert_eq!(align([group(&[]), user(&["grp"])]), [group(&["eve"]), user(&["grp"])]);
+        assert_eq!(align([group(&["eve"]), user(&[])]), [group(&[]), user(&[])]);
+        assert_eq!(align([user(&["adm"]), group(&["eve"])]), [user(&["adm", "grp"]), group(&["eve"])]);
+        let aligned = align([group(&["bob", "eve"]), user(&["grp"])]);
+        assert_eq!(aligned, [group(&["bob", "eve"]), user(&["grp"])]);
+        let own = declare_account("group", "eve", &[], false);
+        assert_eq!(align([own.clone(), user(&["eve"])]), [own, user(&["eve"])], "an account's own group needs no list");
     }
 
     #[test]

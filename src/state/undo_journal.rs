@@ -155,6 +155,11 @@ impl UndoGroup {
         format!("{}/{number}-{path}", Self::folder(run))
     }
 
+    /// Returns the path of the file that notes that the `remove` of a step ran, although the run did not prove the step.
+    pub fn removal_mark_path(run: &str, number: u64, step: usize) -> String {
+        format!("{}/{number}-{step}.removed", Self::folder(run))
+    }
+
     /// Returns the scripts of the group with that number in its run. The first one of a run removes earlier runs that
     /// are not kept any longer.
     pub fn build_scripts(&self, number: u64, kept: UndoRetention) -> UndoScripts {
@@ -227,7 +232,7 @@ forge_keep
 
 /// Prints the journal of a run, `$1`, as fields that end with NUL: `group` with a number, `json`, then `before STATE
 /// PATH` and `after` with what `stat` printed then, `same` with a path that is as before again, and `now` with what
-/// `stat` prints now. For each later run follow `later` with a group, `undone` with the steps whose change was undone, and
+/// `stat` prints now. `recorded` is the name of a record with its run, `NAME:"run":"RUN"`. For each later run follow `later` with a group, `undone` with the steps whose change was undone, and
 /// `found`: what the run found at a path of the first one, `STATE back|moved`, what `stat` prints about the copy, and the
 /// path; `back` if the path has that content, owner and mode now. The ID of a run begins with its time, so names are in
 /// the order of the runs. Of a run that the host does not keep it prints only `oldest` with the oldest one that it keeps.
@@ -250,6 +255,8 @@ is_same() {
     *) false ;;
   esac
 }
+( cd /var/lib/forge/applied && grep -Ho '"run":"[0-9]\{8\}T[0-9]\{6\}-[0-9a-z]*"' -- *.json ) 2>/dev/null |
+  while IFS= read -r line; do printf 'recorded\0%s\0' "$line"; done
 nl='
 '
 own=$nl

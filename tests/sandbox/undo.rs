@@ -120,6 +120,75 @@ fn newest_run(lab: &Lab) -> String {
 }
 
 #[test]
+fn removed_account_and_its_group_come_back() {
+    let recipe = |groups: &str, members: &str| {
+        format!(
+            "recipe: r\nsteps:\n  - {{ name: group, group: {{ name: grp, gid: 1555 }} }}\n  \
+             - {{ name: user, user: {{ name: eve, uid: 1778, groups: {groups}, append: true }} }}\n  \
+             - {{ name: team, group: {{ name: team, gid: 1556, members: {members} }} }}\n"
+        )
+    };
+    let Some(lab) = lab(&recipe("[grp]", "[eve]")) else { return };
+    let inside = |code: &str| lab.inside("inventory.yaml", "a", code);
+    let state = || inside("id eve; getent passwd eve; getent group grp team");
+    assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 0\n"));
+    let before = state();
+    // The account and a group share a membership: the first step of the undo changes what the second one compares.
+    lab.file("recipes/r.yaml", &recipe("[adm]", "[daemon]").replace("append: true", "append: false"));
+    assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 0\n"));
+    assert_ne!(state(), before);
+    let undone = lab.forge(&["undo", "last", "--yes"]);
+    assert!(undone.starts_with("exit 0\n"), "{undone}");
+    assert_eq!(state(), before, "{undone}");
+    lab.file("recipes/r.yaml", &recipe("[grp]", "[eve]"));
+    lab.file("inventory.yaml", &INVENTORY.replace("on: all", "on: all, ensure: absent"));
+    assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 0\n"));
+    assert_eq!(inside("getent passwd eve; getent group grp team; :"), "");
+    let undone = lab.forge(&["undo", "last", "--yes"]);
+    assert!(undone.starts_with("exit 0\n"), "{undone}");
+    assert_eq!(state(), before, "{undone}");
+    // An account that was deleted by hand is not created again with other attributes.
+    lab.file("inventory.yaml", INVENTORY);
+    lab.file("recipes/r.yaml", &recipe("[grp]", "[eve]").replace("uid: 1778", "uid: 1778, comment: Eve"));
+    assert!(lab.forge(&["apply", "--yes", "--step", "r/user"]).starts_with("exit 0\n"));
+    inside("userdel eve");
+    let refused = lab.forge(&["undo", "last", "--yes"]);
+    assert!(refused.starts_with("exit 3\n") && refused.contains("account `eve` does not exist, and"), "{refused}");
+    lab.nothing_is_left();
+}
+
+#[test]
+fn command_that_failed_or_still_runs_is_undone() {
+    let recipe = |apply: &str| {
+        format!(
+            "recipe: r\nsteps:\n  - name: install\n    command:\n      check: test -e /srv/app/done\n      \
+             apply: {apply}\n      remove: rm -r /srv/app\n"
+        )
+    };
+    let Some(lab) = lab(&recipe("mkdir -p /srv/app; exit 1")) else { return };
+    let inside = |code: &str| lab.inside("inventory.yaml", "a", code);
+    assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 3\n"));
+    let run = newest_run(&lab);
+    let undone = lab.forge(&["undo", &run, "--yes"]);
+    assert!(undone.starts_with("exit 0\n"), "{undone}");
+    assert_eq!(inside("ls -A /srv"), "", "{undone}");
+    let again = lab.forge(&["undo", &run, "--yes"]);
+    assert!(again.starts_with("exit 0\n") && again.contains("no changes"), "`remove` runs once: {again}");
+
+    lab.file("recipes/r.yaml", &recipe("mkdir -p /srv/app; sleep 5; touch /srv/app/done"));
+    let apply = lab.start(&["apply", "--yes"]);
+    while inside("ls -A /srv").is_empty() {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    lab.kill(apply.process_id());
+    drop(apply.finish());
+    let undone = lab.forge(&["undo", &newest_run(&lab), "--yes"]);
+    assert!(undone.starts_with("exit 0\n"), "{undone}");
+    assert_eq!(inside("ls -A /srv"), "", "{undone}");
+    lab.nothing_is_left();
+}
+
+#[test]
 fn saved_undo_names_what_has_changed_since() {
     let recipe = |v: u32| {
         format!(

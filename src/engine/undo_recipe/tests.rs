@@ -308,3 +308,57 @@ fn report_names_what_is_not_undone() {
         ]
     );
 }
+
+/// A command that `remove` undoes, as the journal keeps it.
+fn command_step(fields: &Value) -> UndoStep {
+    UndoStep {
+        kind: "command".into(),
+        ..step("install", UndoEffect::declare(vec![UndoDeclaration::absent("command", fields.clone())]))
+    }
+}
+
+fn build_command(fields: &Value, recorded: Option<&str>) -> GeneratedUndo {
+    let name = StepId::new("web", "install").record_name("lab");
+    let recorded = recorded.map(|run| (name, run.to_owned())).into_iter().collect();
+    let groups = vec![group(3, &[], vec![command_step(fields)])];
+    let journal = HostJournal { groups, recorded, ..HostJournal::default() };
+    build_undo("lab", all(&StepFilter::default()), vec![(HostName::new("a"), journal)])
+}
+
+#[test]
+fn unproven_command_is_removed_whatever_its_check_says() {
+    let fields = json!({ "check": "test -e /o/done", "apply": "a", "remove": "rm -rf /o", "env": { "A": "b" } });
+    let own = json!({ "when": "false", "otherwise": "absent", "command": fields });
+    let named = |name: &str| {
+        let mut step = own.clone();
+        step["name"] = json!(name);
+        step
+    };
+    for run in ["r1", "r2"] {
+        assert_eq!(generated_steps(&build_command(&fields, Some(run))), [named("web install")], "a run proved it");
+    }
+    let rest = json!({
+        "name": "web install", "when": "false", "otherwise": "absent",
+        "command": {
+            "check": "false", "env": { "A": "b" },
+            "remove": "sh -c 'rm -rf /o' && : >'/var/lib/forge/undo/r1/3-0.removed'",
+            "removed": "[ -e '/var/lib/forge/undo/r1/3-0.removed' ]",
+        },
+    });
+    for run in [None, Some("r0")] {
+        let undo = build_command(&fields, run);
+        assert_eq!(generated_steps(&undo), [rest.clone(), named("web install 2")]);
+        assert_eq!(undo.request.list_changes(&HostName::new("a"))[0].generated.len(), 2);
+    }
+}
+
+#[test]
+fn unproven_command_of_another_user_needs_its_own_check_of_the_removal() {
+    let mut fields = json!({ "check": "c", "apply": "a", "remove": "r", "user": "app" });
+    let refused = build_command(&fields, None);
+    let why = "the run did not prove the command: then only one of root, or one that declares `removed`, can be undone";
+    assert_eq!(refusals(&refused), [("web/install".to_owned(), why)]);
+    fields["removed"] = json!("test ! -e /o");
+    let undo = build_command(&fields, None);
+    assert_eq!((undo.refused.len(), generated_steps(&undo).len()), (0, 1));
+}

@@ -3,7 +3,9 @@
 use crate::diag::Diag;
 use crate::model::{DisruptionClass, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{GroupInfo, GroupState, Observation, Probe};
-use crate::resource::shared::accounts::{AccountName, account_probes, assess_taken_number, require_accounts};
+use crate::resource::shared::accounts::{
+    AccountName, account_probes, assess_taken_number, assess_uncreated, expect_membership_changes, require_accounts,
+};
 use crate::resource::shared::file_target::describe_differences;
 use crate::resource::shared::shell;
 use crate::resource::shared::shell::RETRY_FUNCTION;
@@ -28,7 +30,7 @@ pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
 
 `members` is the exact list of members, or the minimum with `append: true`. Users who have the group as their *primary*
 group are not part of that list. A change that adds a member without an account is **blocked**, unless an earlier step
-creates the account.
+creates the account. With `create: false`, a missing group is **blocked**: the step only changes an existing one.
 
 **A change** uses `groupadd`, `groupmod` and `gpasswd`, which lock the account files; forge waits for a lock held by
 another program. A gid that belongs to another group blocks the step, and the message names that group.
@@ -53,6 +55,7 @@ const FIELDS: &[FieldSpec] = &[
     FieldSpec::optional("system", FieldType::Bool, "Create the group with a gid in the system range. Default `false`."),
     FieldSpec::optional("members", FieldType::List(&FieldType::Name), "Members of the group. Default: not compared."),
     FieldSpec::optional("append", FieldType::Bool, "Keep other members. Default `false`."),
+    FieldSpec::optional("create", FieldType::Bool, "Whether a missing group is created. Default `true`."),
 ];
 
 #[derive(Debug)]
@@ -63,6 +66,8 @@ struct GroupResource {
     /// Sorted and deduplicated.
     members: Option<Vec<String>>,
     append: bool,
+    /// Whether a missing group is created.
+    create: bool,
     absent: bool,
 }
 
@@ -84,6 +89,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         system: fields.get_bool("system").unwrap_or(false),
         members,
         append,
+        create: fields.get_bool("create").unwrap_or(true),
         absent,
     }))
 }
@@ -109,6 +115,7 @@ impl GroupResource {
 
     fn assess_presence(&self, state: &GroupState, cx: &AssessmentContext<'_>) -> Assessment<GroupDiff> {
         let judgement = match &state.group {
+            None if !self.create => assess_uncreated(self.assess_missing(), &AccountName::Group(self.name.clone()), cx),
             None => self.assess_missing(),
             Some(group) => self.assess_existing(group),
         };
@@ -219,6 +226,15 @@ enum GroupDiff {
 }
 
 impl GroupDiff {
+    /// Returns the members before and after a change of an existing group.
+    fn list_changed_members(&self) -> impl Iterator<Item = &String> {
+        let members = match self {
+            Self::Modify { members, .. } => members.as_ref(),
+            Self::Create { .. } | Self::Remove { .. } => None,
+        };
+        members.into_iter().flat_map(|change| change.from.iter().chain(&change.to)).flatten()
+    }
+
     fn sets_gid(&self) -> bool {
         matches!(self, Self::Create { gid: Some(_), .. } | Self::Modify { gid: Some(_), .. })
     }
@@ -316,6 +332,9 @@ impl TypedResource for GroupResource {
             Ok(state) => {
                 let judgement = self.assess_presence(state, cx);
                 let members = judgement.diff.as_ref().map(|diff| self.list_new_members(diff)).unwrap_or_default();
+                let concerned = judgement.diff.iter().flat_map(GroupDiff::list_changed_members);
+                let concerned = concerned.cloned().map(ProvidedItem::User).collect();
+                let judgement = expect_membership_changes(judgement, concerned, cx);
                 require_accounts(judgement, &members, seen, cx)
             }
             Err(unknown) => Assessment::unknown(&unknown),
@@ -331,6 +350,8 @@ impl TypedResource for GroupResource {
         match diff {
             GroupDiff::Create { .. } => return UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, fields)]),
             GroupDiff::Modify { gid, members } => {
+                // A group that was deleted since has other attributes, too.
+                fields["create"] = json!(false);
                 if let Some(before) = gid.as_ref().and_then(|gid| gid.from) {
                     fields["gid"] = json!(before);
                 }
@@ -341,6 +362,7 @@ impl TypedResource for GroupResource {
             GroupDiff::Remove { members, gid, .. } => {
                 fields["gid"] = json!(gid);
                 fields["members"] = json!(members);
+                fields["append"] = json!(true);
             }
         }
         UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, fields)])

@@ -523,6 +523,9 @@ impl TypedResource for CommandResource {
         let fields = self.declared_fields();
         match (diff, &self.remove) {
             (_, None) => UndoEffect::irreversible("the command declares no `remove`"),
+            (CommandDiff::Remove { .. }, _) if self.apply.is_empty() => {
+                UndoEffect::irreversible("the command declares no `apply`")
+            }
             _ if SecretStore::has_placeholder(&fields.to_string()) => {
                 UndoEffect::irreversible("the command reads a secret, which the host does not keep")
             }

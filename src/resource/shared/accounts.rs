@@ -5,6 +5,7 @@ use crate::model::{BlockClass, StepVerdict};
 use crate::probe::{Observation, Probe, UnansweredReason, UserState};
 use crate::resource::{Assessment, AssessmentContext, EarlierStepEffects, ProvidedItem};
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// An account or a group, by its name.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,6 +112,37 @@ pub(in crate::resource) fn require_accounts<D>(
         }
     }
     if comes { judgement.mark_predicted() } else { judgement }
+}
+
+/// Evaluates an account or a group that is missing and must not be created: blocked, unless an earlier step creates it.
+pub(in crate::resource) fn assess_uncreated<D>(
+    creation: Assessment<D>,
+    account: &AccountName,
+    cx: &AssessmentContext<'_>,
+) -> Assessment<D> {
+    let item = match account {
+        AccountName::User(name) => ProvidedItem::User(name.clone()),
+        AccountName::Group(name) => ProvidedItem::Group(name.clone()),
+    };
+    if will_be_provided(cx.predicted, &item) {
+        return creation.mark_predicted();
+    }
+    let reason = format!("{} does not exist, and `create` is false", account.describe());
+    Assessment::blocked(BlockClass::Host, reason, creation.basis)
+        .hint("create it first, or leave the step out with `--skip`")
+}
+
+/// Marks a change of memberships as predicted if an earlier step changes one of the accounts or groups that it concerns:
+/// memberships belong to both.
+pub(in crate::resource) fn expect_membership_changes<D>(
+    judgement: Assessment<D>,
+    concerned: BTreeSet<ProvidedItem>,
+    cx: &AssessmentContext<'_>,
+) -> Assessment<D> {
+    match cx.predicted.is_some_and(|earlier| !earlier.will_exist.is_disjoint(&concerned)) {
+        true => judgement.mark_predicted(),
+        false => judgement,
+    }
 }
 
 /// Evaluates a number (`uid 1001`) that belongs to `holder`: blocked, unless an earlier step may change the number of

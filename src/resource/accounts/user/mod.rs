@@ -6,7 +6,9 @@ use self::user_diff::{UserAttributes, UserComparison, UserDiff, describe_lock};
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, Probe, UnansweredReason, UserInfo, UserState};
-use crate::resource::shared::accounts::{AccountName, account_probes, assess_taken_number, require_accounts};
+use crate::resource::shared::accounts::{
+    AccountName, account_probes, assess_taken_number, assess_uncreated, expect_membership_changes, require_accounts,
+};
 use crate::resource::shared::shell;
 use crate::resource::shared::shell::RETRY_FUNCTION;
 use crate::resource::shared::support::{bad_value, check_account_name, output, required_text, user_state};
@@ -36,6 +38,8 @@ existing account changes: its running processes and its files outside home keep 
 
 `locked: false` unlocks an existing password. **Blocked**: the account has no password, which includes every new account.
 This kind does not set passwords.
+
+With `create: false`, a missing account is **blocked**: the step only changes an existing one.
 
 **Removal** keeps the home directory unless `remove_home: true`. An account with running processes is not removed.
 `root` is never removed.",
@@ -72,6 +76,7 @@ const FIELDS: &[FieldSpec] = &[
         FieldType::Bool,
         "Create the home directory of a new account. Default `true`, for a system account `false`.",
     ),
+    FieldSpec::optional("create", FieldType::Bool, "Whether a missing account is created. Default `true`."),
     FieldSpec::optional("locked", FieldType::Bool, "Whether the password is locked. Default: not compared."),
     FieldSpec::optional("remove_home", FieldType::Bool, "Whether removal deletes home and mail. Default `false`."),
 ];
@@ -88,6 +93,8 @@ struct UserResource {
     comment: Option<String>,
     system: bool,
     create_home: bool,
+    /// Whether a missing account is created.
+    create: bool,
     locked: Option<bool>,
     remove_home: bool,
     absent: bool,
@@ -118,6 +125,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         comment,
         system,
         create_home: fields.get_bool("create_home").unwrap_or(!system),
+        create: fields.get_bool("create").unwrap_or(true),
         locked: fields.get_bool("locked"),
         remove_home: fields.get_bool("remove_home").unwrap_or(false),
         absent,
@@ -185,6 +193,8 @@ impl UserResource {
             (Some(uid), Some(holder)) => assess_taken_number(judgement, ("uid", uid), &holder, cx),
             _ => judgement,
         };
+        let concerned = diff.list_changed_groups().cloned().map(ProvidedItem::Group).collect();
+        let judgement = expect_membership_changes(judgement, concerned, cx);
         Ok(require_accounts(judgement, &self.list_needed_groups(&diff), seen, cx))
     }
 
@@ -416,8 +426,9 @@ impl DeclaredResource for UserResource {
         if self.absent {
             return Vec::new();
         }
-        let group = self.creates_own_group().then(|| ProvidedItem::Group(self.name.clone()));
-        let home = self.created_home().map(ProvidedItem::Path);
+        let creates_group = self.create && self.creates_own_group();
+        let group = creates_group.then(|| ProvidedItem::Group(self.name.clone()));
+        let home = self.created_home().filter(|_| self.create).map(ProvidedItem::Path);
         [ProvidedItem::User(self.name.clone())].into_iter().chain(group).chain(home).collect()
     }
 }
@@ -429,6 +440,10 @@ impl TypedResource for UserResource {
         let judged = user_state(seen, &self.probe()).and_then(|state| match (self.absent, state) {
             (true, state) => Ok(self.assess_removal(state)),
             (false, UserState::Absent) if self.locked == Some(false) => Ok(block_unlock("a new account")),
+            (false, UserState::Absent) if !self.create => {
+                let account = AccountName::User(self.name.clone());
+                Ok(assess_uncreated(self.assess_missing(), &account, cx))
+            }
             (false, UserState::Absent) => Ok(self.assess_missing()),
             (false, UserState::Present(info)) if self.lacks_password(info) => Ok(block_unlock("the account")),
             (false, UserState::Present(info)) => self.assess_existing(info),
@@ -453,7 +468,7 @@ impl TypedResource for UserResource {
             }
             UserDiff::Remove { name, before } if before.locked == Some(true) && !self.remove_home => {
                 let fields = json!({
-                    "name": name, "uid": before.uid, "group": before.group, "groups": before.groups,
+                    "name": name, "uid": before.uid, "group": before.group, "groups": before.groups, "append": true,
                     "home": before.home, "shell": before.shell, "comment": before.gecos, "create_home": false,
                 });
                 UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, fields)])
@@ -499,8 +514,9 @@ mod tests {
         assert_eq!(provided(std::slice::from_ref(&name)), home("/home/bob"));
         assert_eq!(provided(&[name.clone(), ("home", json!("/srv/bob"))]), home("/srv/bob"));
         assert_eq!(provided(&[name.clone(), ("system", json!(true))]), own);
-        let elsewhere = [name, ("group", json!("staff")), ("create_home", json!(false))];
+        let elsewhere = [name.clone(), ("group", json!("staff")), ("create_home", json!(false))];
         assert_eq!(provided(&elsewhere), std::slice::from_ref(&user));
+        assert_eq!(provided(&[name, ("create", json!(false))]), [user], "nothing is created with the account");
     }
 
     #[test]

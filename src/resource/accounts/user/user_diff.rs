@@ -17,6 +17,15 @@ pub(super) enum UserDiff {
 }
 
 impl UserDiff {
+    /// Returns the supplementary groups before and after a change of an existing account.
+    pub fn list_changed_groups(&self) -> impl Iterator<Item = &String> {
+        let groups = match self {
+            Self::Modify(attributes) => attributes.groups.as_ref(),
+            Self::Create { .. } | Self::Remove { .. } => None,
+        };
+        groups.into_iter().flat_map(|change| change.from.iter().chain(&change.to)).flatten()
+    }
+
     pub fn sets_uid(&self) -> bool {
         match self {
             Self::Create { attributes, .. } | Self::Modify(attributes) => attributes.uid.is_some(),
@@ -67,6 +76,8 @@ impl UserAttributes {
             |change: &Option<ValueChange<String>>| json!(change.as_ref().and_then(|change| change.from.as_ref()));
         let mut fields = json!({
             "name": name,
+            // An account that was deleted since has other attributes, too.
+            "create": false,
             "uid": self.uid.as_ref().and_then(|uid| uid.from),
             "group": text(&self.group),
             "groups": self.groups.as_ref().and_then(|groups| groups.from.as_ref()),
