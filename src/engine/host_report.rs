@@ -4,7 +4,6 @@ use super::event::{StepFailure, StepResult, VerifyResult};
 use super::host_session::describe_transport_error;
 use super::report::{HostReport, StepReport, VerifyReport};
 use super::run_state::ReachedPhase;
-use super::undo_request::UndoRequest;
 use crate::config::Project;
 use crate::model::{HostName, HostOutcome, StepVerdict, UntrustedText};
 use crate::plan::{StepPlan, VerifyPlan};
@@ -35,10 +34,10 @@ pub(super) fn report_unreachable(host: &HostName, error: &TransportError) -> Hos
     report
 }
 
-/// Returns why a host has no results: no recipe declares anything for it.
-pub(super) fn describe_empty_host(project: &Project, undo: Option<&UndoRequest>, host: &HostName) -> UntrustedText {
-    match (project.instances.get(host).is_none_or(Vec::is_empty), undo) {
-        (true, Some(undo)) => format!("no change of run {} to undo", undo.scope.run).into(),
+/// Returns why a host has no results: no recipe declares anything for it. `undone` is the run that an undo reverts.
+pub(super) fn describe_empty_host(project: &Project, undone: Option<&str>, host: &HostName) -> UntrustedText {
+    match (project.instances.get(host).is_none_or(Vec::is_empty), undone) {
+        (true, Some(run)) => format!("no change of run {run} to undo").into(),
         (true, None) => "no recipe is applied to it".into(),
         (false, _) => UntrustedText::default(),
     }

@@ -93,12 +93,9 @@ pub(super) fn report_unchanged(run: &ApplyContext<'_>, plan: &HostPlan) -> HostR
     record_planned_phases(run, plan);
     record_planned_verifications(run, plan);
     let verify = plan.verify.iter().map(report_planned_verification).collect::<Vec<_>>();
+    let undone = run.options.undo.as_deref().map(|undo| &*undo.scope.run);
     complete_report(
-        empty_report(
-            &plan.host,
-            HostOutcome::Ok,
-            describe_empty_host(run.project, run.options.undo.as_deref(), &plan.host),
-        ),
+        empty_report(&plan.host, HostOutcome::Ok, describe_empty_host(run.project, undone, &plan.host)),
         steps,
         verify,
     )
