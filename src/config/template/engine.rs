@@ -4,10 +4,11 @@ use super::eval_budget::{self, ExceededLimit, ProjectUsage};
 use super::eval_record::{EvalRecord, run_recorded};
 use super::metered_code::meter_code;
 use super::nesting::find_deep_nesting;
+use super::secret_guard;
 use super::template_scan::{self, TemplateRead, TemplateScan};
 use super::value_tree::{TemplateBindings, has_whole_placeholders};
 use super::{EvalOutcome, ExpectOutcome, TemplateError, filters};
-use crate::model::Value as Json;
+use crate::model::{SecretStore, Value as Json};
 use minijinja::machinery::{CodeGenerator, Instructions, eval, make_string_output, parse, parse_expr};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
@@ -31,6 +32,7 @@ fn build_environment() -> Environment<'static> {
     env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     env.set_syntax(build_syntax());
     env.set_formatter(|out, state, value| {
+        secret_guard::guard_written(value)?;
         eval_budget::pay_for_emitted(value)?;
         minijinja::escape_formatter(out, state, value)
     });
@@ -244,7 +246,7 @@ impl TemplateProgram {
             false => Err(TemplateError {
                 message: "a template must not change a secret".into(),
                 range: None,
-                hint: Some("use the secret without filters".into()),
+                hint: Some(secret_guard::SECRET_HINT.into()),
                 undefined: false,
             }),
         }
@@ -294,7 +296,7 @@ impl TemplateProgram {
         TemplateError {
             message: format_error(error),
             range: self.locate_error(error),
-            hint: (error.kind() == ErrorKind::OutOfFuel).then(|| ExceededLimit::Evaluation.hint().to_owned()),
+            hint: find_error_hint(error).map(str::to_owned),
             undefined: error.kind() == ErrorKind::UndefinedError,
         }
     }
@@ -343,6 +345,14 @@ fn to_json(value: &Value) -> Result<Json, Error> {
 
 fn build_not_a_condition_error(value: &Json) -> TemplateError {
     let found = match value {
+        Json::String(text) if SecretStore::has_placeholder(text) => {
+            return TemplateError {
+                message: "a secret is not a condition: templates do not know its value".into(),
+                range: None,
+                hint: Some(secret_guard::SECRET_HINT.into()),
+                undefined: false,
+            };
+        }
         Json::Null => "nothing".to_owned(),
         Json::Array(_) => "a list".to_owned(),
         Json::Object(_) => "a map".to_owned(),
@@ -390,6 +400,13 @@ fn build_syntax_error(error: &Error, offset: usize) -> TemplateError {
     TemplateError { message: format_error(error), range, hint: None, undefined: false }
 }
 
+fn find_error_hint(error: &Error) -> Option<&'static str> {
+    match error.kind() {
+        ErrorKind::OutOfFuel => Some(ExceededLimit::Evaluation.hint()),
+        _ => secret_guard::is_misuse(error).then_some(secret_guard::SECRET_HINT),
+    }
+}
+
 fn format_error(error: &Error) -> String {
     match (error.kind(), error.detail()) {
         (ErrorKind::OutOfFuel, _) => ExceededLimit::Evaluation.message(),
@@ -405,3 +422,6 @@ mod tests;
 
 #[cfg(test)]
 mod limits;
+
+#[cfg(test)]
+mod secrets;

@@ -155,15 +155,15 @@ pub(super) fn install_filters(env: &mut Environment<'static>) {
     super::metered_filters::install_metered_filters(env);
     let own = [
         ("b64encode", Value::from_function(encode_base64)),
-        ("sha256", Value::from_function(|text: &str| refuse_secrets(text).map(hash_sha256))),
-        ("quote", Value::from_function(|text: &str| refuse_secrets(text).and_then(quote_for_shell))),
-        ("basename", Value::from_function(|text: &str| refuse_secrets(text).map(basename))),
-        ("dirname", Value::from_function(|text: &str| refuse_secrets(text).map(dirname))),
+        ("sha256", Value::from_function(hash_sha256)),
+        ("quote", Value::from_function(quote_for_shell)),
+        ("basename", Value::from_function(basename)),
+        ("dirname", Value::from_function(dirname)),
         ("merge", Value::from_function(merge_maps)),
         ("version_compare", Value::from_function(compare_versions)),
         ("for_system", Value::from_function(is_for_system)),
         ("in_network", Value::from_function(is_in_network)),
-        ("network", Value::from_function(|text: &str| refuse_secrets(text).map(normalize_network))),
+        ("network", Value::from_function(normalize_network)),
         ("labelled", Value::from_function(select_labelled)),
         ("of_hosts", Value::from_function(find_host_nodes)),
         (
@@ -177,16 +177,8 @@ pub(super) fn install_filters(env: &mut Environment<'static>) {
     env.add_function("table", lookup_table);
 }
 
-/// Rejects secrets: a digest, an encoding or a quoted form of the placeholder would not be that of the secret.
-fn refuse_secrets(text: &str) -> Result<&str, Error> {
-    match crate::model::SecretStore::has_placeholder(text) {
-        true => Err(Error::new(ErrorKind::InvalidOperation, "this filter does not accept secrets")),
-        false => Ok(text),
-    }
-}
-
-fn encode_base64(text: &str) -> Result<String, Error> {
-    refuse_secrets(text).map(|text| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text))
+fn encode_base64(text: &str) -> String {
+    base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text)
 }
 
 fn basename(text: &str) -> String {

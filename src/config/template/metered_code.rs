@@ -5,7 +5,8 @@
 //! themselves ([`super::guarded`]).
 
 use super::metered_filters::{
-    ADMIT_FILTER, COMPARE_FILTER, KEEP_FILTER, REPEAT_FILTER, STEPS_FILTER, SUBSCRIPT_FILTER,
+    ADMIT_FILTER, CHANGED_FILTER, CONCAT_FILTER, DECIDE_FILTER, EQUALITY_FILTER, KEEP_FILTER, ORDER_FILTER,
+    REPEAT_FILTER, SEARCH_FILTER, SLICE_FILTER, SPLIT_FILTER, STEPS_FILTER, SUBSCRIPT_FILTER,
 };
 use minijinja::machinery::{Instruction as I, Instructions};
 use minijinja::value::Value;
@@ -50,19 +51,23 @@ fn add_payments(instruction: &I<'_>) -> Vec<I<'static>> {
     let own = to_owned_instruction(instruction);
     match instruction {
         // The result is at most as large as the sum of its parts, so it can be weighed afterwards.
-        I::Add
-        | I::StringConcat
-        | I::Slice
-        | I::BuildMap(_)
-        | I::BuildList(_)
-        | I::BuildTuple(_)
-        | I::EndCapture
-        | I::CallFunction(..) => vec![own, build_filter_call(ADMIT_FILTER, 1)],
-        I::Mul => vec![build_filter_call(REPEAT_FILTER, 2), I::UnpackList(2), own, build_filter_call(ADMIT_FILTER, 1)],
-        I::Eq | I::Ne | I::Gt | I::Gte | I::Lt | I::Lte | I::In | I::CompareAndPreserve(_) => {
-            vec![build_filter_call(COMPARE_FILTER, 2), I::UnpackList(2), own]
+        I::Add | I::BuildMap(_) | I::BuildList(_) | I::BuildTuple(_) | I::EndCapture | I::CallFunction(..) => {
+            vec![own, build_filter_call(ADMIT_FILTER, 1)]
         }
-        I::GetItem => vec![build_filter_call(SUBSCRIPT_FILTER, 2), I::UnpackList(2), own],
+        I::StringConcat => wrap_operator(CONCAT_FILTER, 2, own, true),
+        I::Slice => wrap_operator(SLICE_FILTER, 4, own, true),
+        I::Mul => wrap_operator(REPEAT_FILTER, 2, own, true),
+        I::Eq | I::Ne => wrap_operator(EQUALITY_FILTER, 2, own, false),
+        I::Gt | I::Gte | I::Lt | I::Lte => wrap_operator(ORDER_FILTER, 2, own, false),
+        I::In => wrap_operator(SEARCH_FILTER, 2, own, false),
+        // The engine does not tell which operator of a chain (`a < b < c`) it is.
+        I::CompareAndPreserve(_) => wrap_operator(ORDER_FILTER, 2, own, false),
+        I::GetItem => wrap_operator(SUBSCRIPT_FILTER, 2, own, false),
+        I::CallMethod("changed", Some(args)) => wrap_operator(CHANGED_FILTER, *args, own, false),
+        I::Not | I::JumpIfFalse(_) | I::JumpIfFalseOrPop(_) | I::JumpIfTrueOrPop(_) => {
+            vec![build_filter_call(DECIDE_FILTER, 1), own]
+        }
+        I::PushLoop(_) | I::UnpackList(_) | I::FastRecurse => vec![build_filter_call(SPLIT_FILTER, 1), own],
         I::SetAttr(_) => vec![I::Swap, build_filter_call(KEEP_FILTER, 1), I::Swap, own],
         // Counts each iteration of a loop. Code without loops ends soon.
         I::Iterate(_) => vec![I::LoadConst(Value::from(())), build_filter_call(STEPS_FILTER, 1), I::DiscardTop, own],
@@ -70,6 +75,13 @@ fn add_payments(instruction: &I<'_>) -> Vec<I<'static>> {
         I::EmitRaw(_) => vec![own, I::Emit],
         _ => vec![own],
     }
+}
+
+/// Returns an operator after a filter that receives its operands and returns them in reverse order.
+fn wrap_operator(filter: &'static str, operands: u16, own: I<'static>, creates: bool) -> Vec<I<'static>> {
+    let mut code = vec![build_filter_call(filter, operands), I::UnpackList(operands.into()), own];
+    code.extend(creates.then(|| build_filter_call(ADMIT_FILTER, 1)));
+    code
 }
 
 fn build_filter_call(filter: &'static str, args: u16) -> I<'static> {

@@ -1,15 +1,23 @@
 //! Filters, tests and operators that pay for the values that they read and create, before they create them.
 
 use super::eval_budget::{ValueWeight, admit_value, note_steps, pay_bytes, pay_for_kept, pay_for_new, weigh_value};
+use super::secret_guard;
 use super::value_cost::VALUE_COST_BYTES;
 use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, State, filters, tests};
 
 /// Filters that metered code calls in addition to its own instructions.
 pub(super) const ADMIT_FILTER: &str = "forge:admit";
-pub(super) const COMPARE_FILTER: &str = "forge:compare";
+pub(super) const CHANGED_FILTER: &str = "forge:changed";
+pub(super) const CONCAT_FILTER: &str = "forge:concat";
+pub(super) const DECIDE_FILTER: &str = "forge:decide";
+pub(super) const EQUALITY_FILTER: &str = "forge:equality";
 pub(super) const KEEP_FILTER: &str = "forge:keep";
+pub(super) const ORDER_FILTER: &str = "forge:order";
 pub(super) const REPEAT_FILTER: &str = "forge:repeat";
+pub(super) const SEARCH_FILTER: &str = "forge:search";
+pub(super) const SLICE_FILTER: &str = "forge:slice";
+pub(super) const SPLIT_FILTER: &str = "forge:split";
 pub(super) const STEPS_FILTER: &str = "forge:steps";
 pub(super) const SUBSCRIPT_FILTER: &str = "forge:subscript";
 
@@ -35,26 +43,59 @@ pub(super) fn install_metered_filters(env: &mut Environment<'static>) {
     }
     add_metered_tests(env);
     env.add_filter(ADMIT_FILTER, |value: ValueOrKwargs| admit_value(value.into_value()));
-    env.add_filter(COMPARE_FILTER, |left: Value, right: Value| {
-        pay_for_comparison(&left, &right).map(|()| vec![right, left])
-    });
     env.add_filter(KEEP_FILTER, pay_for_kept);
-    env.add_filter(REPEAT_FILTER, |left: Value, right: Value| {
-        pay_for_repetition(&left, &right).map(|()| vec![right, left])
-    });
     env.add_filter(STEPS_FILTER, |state: &mut State<'_, '_>, value: Value| {
         note_steps(state.fuel_levels().map_or(0, |(consumed, _)| consumed));
         value
     });
-    env.add_filter(SUBSCRIPT_FILTER, |of: Value, key: Value| {
-        pay_for_read(weigh_value(&key)?.bytes).map(|()| vec![key, of])
+    env.add_filter(SPLIT_FILTER, |value: Value| secret_guard::guard_split(&value).map(|()| value));
+    env.add_filter(DECIDE_FILTER, |value: Value| secret_guard::guard_decision(&value).map(|()| value));
+    add_operator_filters(env);
+}
+
+/// Adds the filters that check the operands of an operator and return them in reverse order.
+fn add_operator_filters(env: &mut Environment<'static>) {
+    add_pair_filter(env, EQUALITY_FILTER, |left, right| {
+        secret_guard::guard_equality(left, right)?;
+        pay_for_comparison(left, right)
     });
+    add_pair_filter(env, ORDER_FILTER, |left, right| {
+        secret_guard::guard_order(left, right)?;
+        pay_for_comparison(left, right)
+    });
+    add_pair_filter(env, SEARCH_FILTER, |item, container| {
+        secret_guard::guard_search(item, container)?;
+        pay_for_comparison(item, container)
+    });
+    add_pair_filter(env, CONCAT_FILTER, |left, right| {
+        secret_guard::guard_written(left).and_then(|()| secret_guard::guard_written(right))
+    });
+    add_pair_filter(env, REPEAT_FILTER, pay_for_repetition);
+    add_pair_filter(env, SUBSCRIPT_FILTER, |of, key| {
+        secret_guard::guard_subscript(of, key)?;
+        pay_for_read(weigh_value(key)?.bytes)
+    });
+    env.add_filter(SLICE_FILTER, |of: Value, start: Value, stop: Value, step: Value| {
+        secret_guard::guard_split(&of).map(|()| vec![step, stop, start, of])
+    });
+    env.add_filter(CHANGED_FILTER, |values: Rest<Value>| {
+        secret_guard::guard_test("changed", &values[1..]).map(|()| values.iter().rev().cloned().collect::<Vec<_>>())
+    });
+}
+
+fn add_pair_filter(
+    env: &mut Environment<'static>,
+    name: &'static str,
+    check: impl Fn(&Value, &Value) -> Result<(), Error> + Send + Sync + 'static,
+) {
+    env.add_filter(name, move |left: Value, right: Value| check(&left, &right).map(|()| vec![right, left]));
 }
 
 /// Adds a filter that pays before and after it runs.
 pub(super) fn add_metered_filter(env: &mut Environment<'static>, name: &'static str, filter: Value) {
     env.add_filter(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
         let args = args.into_values();
+        secret_guard::guard_filter(name, &args)?;
         pay_before_call(name, &args)?;
         admit_value(filter.call(state, &args)?)
     });
@@ -86,6 +127,7 @@ fn add_metered_tests(env: &mut Environment<'static>) {
     for (name, test) in walking.into_iter().chain(comparing) {
         env.add_test(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
             let args = args.into_values();
+            secret_guard::guard_test(name, &args)?;
             if let [left, right] = args.as_slice() {
                 pay_for_comparison(left, right)?;
             } else {

@@ -12,6 +12,7 @@ mod metered_filters;
 mod nesting;
 mod node_filters;
 mod repository_filter;
+mod secret_guard;
 mod template_scan;
 mod value_cost;
 mod value_tree;

@@ -1,4 +1,4 @@
-//! Tests of templates: types, strictness, deferral, reads, secrets.
+//! Tests of templates: types, strictness, deferral, reads.
 
 use super::*;
 use crate::config::template::{FactSource, PendingInput, TemplateRoot, build_facts, build_tree};
@@ -200,27 +200,6 @@ fn list_with_an_unknown_item_is_unknown() {
     };
     assert_eq!(why("facts.gpus[0].pfc[0]"), "fact `gpus[0].pfc` is unknown: odd");
     assert_eq!(why("facts.sm[0] == 1"), "fact `sm` is unknown: late");
-}
-
-#[test]
-fn templates_cannot_change_secrets() {
-    let mut store = crate::model::SecretStore::default();
-    let placeholder = store.insert("TOKEN", secrecy::SecretString::from("s3cret".to_owned())).0;
-    let bindings = TemplateBindings {
-        params: Some(build_tree("params", &json!({ "token": placeholder }))),
-        ..TemplateBindings::default()
-    };
-    let run = |source: &str| TemplateProgram::compile(source, TemplateForm::Template).unwrap().run(&bindings);
-    let known = |text: String| Ok(EvalOutcome::Known { value: json!(text), reads: BTreeSet::new() });
-    assert_eq!(run("t={{ params.token }}\n"), known(format!("t={placeholder}\n")));
-    for source in
-        ["{{ params.token | upper }}", "{{ params.token | replace('secret', 'x') }}!", "{{ params.token[3:] }}"]
-    {
-        assert_eq!(run(source).unwrap_err().message, "a template must not change a secret", "{source}");
-    }
-    for source in ["{{ params.token | b64encode }}", "{{ params.token | sha256 }}", "{{ params.token | quote }}"] {
-        assert_eq!(run(source).unwrap_err().message, "this filter does not accept secrets", "{source}");
-    }
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use super::eval_record::{self, MissingName};
 use super::value_cost::VALUE_COST_BYTES;
 use super::{FactSource, PendingInput};
-use crate::model::Value as Json;
+use crate::model::{SecretStore, Value as Json};
 use indexmap::IndexMap;
-use minijinja::value::{Enumerator, Object, ObjectRepr, Value, ValueKind};
+use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -72,6 +72,7 @@ struct TreeBranch {
     entries: IndexMap<String, Value>,
     kind: BranchKind,
     weight: OnceLock<u64>,
+    secret: OnceLock<bool>,
 }
 
 /// How reads from a branch are recorded.
@@ -146,7 +147,13 @@ fn join_path(path: &str, key: &str) -> String {
 }
 
 fn build_branch(path: &str, entries: IndexMap<String, Value>, kind: BranchKind) -> Value {
-    Value::from_object(TreeBranch { path: path.to_owned(), entries, kind, weight: OnceLock::new() })
+    Value::from_object(TreeBranch {
+        path: path.to_owned(),
+        entries,
+        kind,
+        weight: OnceLock::new(),
+        secret: OnceLock::new(),
+    })
 }
 
 /// Returns the weight of a value of a type in this module, without reading it: reads would be recorded.
@@ -155,8 +162,40 @@ pub(super) fn own_weight(value: &Value) -> Option<u64> {
     if let Some(branch) = object.downcast_ref::<TreeBranch>() {
         return Some(branch.weight());
     }
+    is_leaf_object(object).then_some(0)
+}
+
+/// Returns whether an object of this module is not walked, because walking it would defer the evaluation.
+fn is_leaf_object(object: &DynObject) -> bool {
     let others = object.is::<UnknownPart>() || object.is::<FactsRoot>() || object.is::<RecipeExports>();
-    (others || object.is::<TemplateBindings>()).then_some(0)
+    others || object.is::<TemplateBindings>()
+}
+
+/// Returns whether a value is or contains a secret.
+pub(super) fn contains_secret(value: &Value) -> bool {
+    if let Some(own) = own_contains_secret(value) {
+        return own;
+    }
+    if let Some(text) = value.as_str() {
+        return SecretStore::has_placeholder(text);
+    }
+    let any = |mut items: minijinja::value::ValueIter| items.any(|item| contains_secret(&item));
+    match value.kind() {
+        ValueKind::Seq | ValueKind::Iterable => value.try_iter().is_ok_and(any),
+        ValueKind::Map => value.try_iter().is_ok_and(|mut keys| {
+            keys.any(|key| contains_secret(&key) || value.get_item(&key).is_ok_and(|item| contains_secret(&item)))
+        }),
+        _ => false,
+    }
+}
+
+/// Returns whether a value of a type in this module contains a secret, without reading it.
+fn own_contains_secret(value: &Value) -> Option<bool> {
+    let object = value.as_object()?;
+    match object.downcast_ref::<TreeBranch>() {
+        Some(branch) => Some(*branch.secret.get_or_init(|| branch.entries.values().any(contains_secret))),
+        None => is_leaf_object(object).then_some(false),
+    }
 }
 
 impl TreeBranch {
