@@ -8,7 +8,7 @@ use super::yaml_table::{
 use super::{PendingInput, YamlData, YamlKey, YamlNode, unknown_keys};
 use crate::diag::{Diag, DiagCode, Span};
 use crate::model::{SecretStore, Value};
-use crate::resource::{FieldSpec, FieldType, FieldValues};
+use crate::resource::{FieldSpec, FieldType, FieldValues, ResourceKind};
 use std::collections::BTreeSet;
 
 /// Access to the local files that fields refer to.
@@ -63,20 +63,32 @@ pub(super) enum RenderedFile {
     Waits(PendingInput),
 }
 
-/// Checks `node` against `table`. `what` describes it in messages, with its article: `a file`.
-pub(super) fn check_fields(
+/// Checks `node` against the fields of a kind.
+pub(super) fn check_kind_fields(node: &YamlNode, kind: &ResourceKind, local: &dyn FieldFileReader) -> CheckedFields {
+    check_fields(node, kind.fields, &format!("`{}`", kind.name), kind.traits.explains_secrets, local)
+}
+
+/// Checks `node` against `table`. `what` describes it in messages, with its article: `a file`. With `explains_secrets`
+/// all fields pass text with secrets to the kind.
+fn check_fields(
     node: &YamlNode,
     table: &'static [FieldSpec],
     what: &str,
+    explains_secrets: bool,
     local: &dyn FieldFileReader,
 ) -> CheckedFields {
-    let mut check = FieldChecker { local, deferred: Vec::new(), reads: BTreeSet::new(), diags: Vec::new() };
+    let takes_env = table.iter().any(|field| field.name == "env" && field.passes_secrets);
+    let (deferred, reads, diags) = (Vec::new(), BTreeSet::new(), Vec::new());
+    let mut check = FieldChecker { local, explains_secrets, takes_env, deferred, reads, diags };
     let fields = check.check_table(node, table, what, "");
     CheckedFields { fields, deferred: check.deferred, reads: check.reads, diags: check.diags }
 }
 
 struct FieldChecker<'c> {
     local: &'c dyn FieldFileReader,
+    explains_secrets: bool,
+    /// Whether the table has an `env` that accepts secrets.
+    takes_env: bool,
     deferred: Vec<(String, PendingInput)>,
     reads: BTreeSet<String>,
     diags: Vec<Diag>,
@@ -137,10 +149,41 @@ impl FieldChecker<'_> {
     }
 
     fn check_field(&mut self, field: &FieldSpec, node: &YamlNode, path: &str) -> CheckedValue {
+        let passes = field.passes_secrets || self.explains_secrets;
+        self.refuse_secrets(field.ty, node, path, passes)?;
         match (field.ty, field.name) {
-            (FieldType::LocalFile, "template") => self.check_template(node, path),
+            (FieldType::LocalFile, "template") => self.check_template(node, path, passes),
             (ty, _) => self.check_value(ty, node, path),
         }
+    }
+
+    /// Reports each secret in a value that must not contain one: a parser would judge the placeholder, and the value may
+    /// end in a name, a command line or a file that everyone can read.
+    fn refuse_secrets(&mut self, ty: FieldType, node: &YamlNode, path: &str, passes: bool) -> Result<(), RefusedValue> {
+        match (ty, &node.data) {
+            (FieldType::Secret | FieldType::Any | FieldType::Table(_), _) => Ok(()),
+            (FieldType::Text | FieldType::Line, _) if passes => Ok(()),
+            (FieldType::List(inner), YamlData::Seq(items)) => items
+                .iter()
+                .enumerate()
+                .try_for_each(|(at, item)| self.refuse_secrets(*inner, item, &format!("{path}[{at}]"), passes)),
+            (FieldType::Map(inner), YamlData::Map(entries)) => entries
+                .iter()
+                .try_for_each(|(key, item)| self.refuse_secrets(*inner, item, &join_path(path, &key.text), passes)),
+            (_, YamlData::Scalar { text, .. }) if SecretStore::has_placeholder(text) => {
+                self.diags.push(self.build_secret_diag(node, path));
+                Err(RefusedValue)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn build_secret_diag(&self, node: &YamlNode, path: &str) -> Diag {
+        let hint = match self.takes_env {
+            true => "pass it in `env`, which only the account of its process and root can read",
+            false => "plans show this value, and every account of the host may be able to read it",
+        };
+        Diag::error(DiagCode::BadValue, format!("`{path}` must not contain a secret")).with_span(node.span).hint(hint)
     }
 
     fn check_value(&mut self, ty: FieldType, node: &YamlNode, path: &str) -> CheckedValue {
@@ -215,7 +258,7 @@ impl FieldChecker<'_> {
         result.or_else(|diag| self.refuse_value(*diag))
     }
 
-    fn check_template(&mut self, node: &YamlNode, path: &str) -> CheckedValue {
+    fn check_template(&mut self, node: &YamlNode, path: &str, passes_secrets: bool) -> CheckedValue {
         let text = match &node.data {
             YamlData::Unknown(_) => return self.check_value(FieldType::Text, node, path),
             YamlData::Scalar { text, .. } => text,
@@ -228,6 +271,9 @@ impl FieldChecker<'_> {
             }
         };
         match self.local.render_template(text, node.span) {
+            Ok(RenderedFile::Known { text, .. }) if !passes_secrets && SecretStore::has_placeholder(&text) => {
+                self.refuse_value(self.build_secret_diag(node, path))
+            }
             Ok(RenderedFile::Known { text, reads }) => {
                 self.reads.extend(reads);
                 Ok(Value::from(text))
@@ -436,7 +482,7 @@ mod tests {
         FieldSpec::optional("wait", FieldType::Duration, ""),
         FieldSpec::optional("state", FieldType::Enum(&["running", "stopped"]), ""),
         FieldSpec::optional("names", FieldType::List(&FieldType::Name), ""),
-        FieldSpec::optional("env", FieldType::Map(&FieldType::Text), ""),
+        FieldSpec::optional("env", FieldType::Map(&FieldType::Text), "").passing_secrets(),
         FieldSpec::optional("inner", FieldType::Table(INNER), ""),
         FieldSpec::optional("password", FieldType::Secret, ""),
         FieldSpec::optional("template", FieldType::LocalFile, ""),
@@ -446,7 +492,7 @@ mod tests {
         let mut diags = Vec::new();
         let node = super::super::yaml::parse(FileId(0), text, &mut diags).unwrap();
         assert!(diags.is_empty(), "{diags:?}");
-        check_fields(&node, TABLE, "a thing", &Nothing)
+        check_fields(&node, TABLE, "a thing", false, &Nothing)
     }
 
     fn collect_messages(text: &str) -> Vec<String> {
@@ -504,6 +550,35 @@ mod tests {
             collect_messages("{path: /x, names: [-rf]}"),
             ["`names[0]` must be a name, found `-rf` (use letters, digits and `_.@:+-`, not starting with `-`)"]
         );
+    }
+
+    #[test]
+    fn secrets_are_refused_except_where_the_kind_gets_them() {
+        let held = SecretStore::default().reserve("S").0;
+        let mut diags = Vec::new();
+        let text = "{path: /etc/TOKEN.conf, mode: TOKEN, names: [a, TOKEN], inner: {key: a TOKEN}, template: TOKEN, env: {A: TOKEN}, password: TOKEN}";
+        let mut node = super::super::yaml::parse(FileId(0), text, &mut diags).unwrap();
+        put_secret(&mut node, &held);
+        let checked = check_fields(&node, TABLE, "a thing", false, &Nothing);
+        let messages: Vec<&str> = checked.diags.iter().map(|diag| diag.message.as_str()).collect();
+        assert_eq!(
+            messages,
+            ["path", "mode", "names[1]", "inner.key", "template"]
+                .map(|path| format!("`{path}` must not contain a secret"))
+        );
+        assert_eq!(checked.fields.get_text_map("env").unwrap(), [("A".to_owned(), held.clone())]);
+        assert_eq!(checked.fields.get_text("password"), Some(held.as_str()));
+        let explained = check_fields(&node, TABLE, "a thing", true, &Nothing);
+        assert!(!explained.diags.iter().any(|diag| diag.message.starts_with("`inner.key`")), "the kind explains it");
+    }
+
+    fn put_secret(node: &mut YamlNode, held: &str) {
+        match &mut node.data {
+            YamlData::Scalar { text, .. } => *text = text.replace("TOKEN", held),
+            YamlData::Seq(items) => items.iter_mut().for_each(|item| put_secret(item, held)),
+            YamlData::Map(entries) => entries.iter_mut().for_each(|(_, item)| put_secret(item, held)),
+            _ => {}
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Parsers for the text of scalars: one per type, shared by inventory, recipes and checks.
 
 use super::{YamlData, YamlNode};
-use crate::model::Value;
+use crate::model::{SecretStore, Value};
 
 /// Describes the value of `node`, for "expected …, found …".
 pub(super) fn describe_node(node: &YamlNode) -> String {
@@ -23,12 +23,13 @@ fn describe_scalar(text: &str, quoted: bool) -> String {
     }
 }
 
-/// Shortens a value that a message quotes: a whole file body would hide the message.
+/// Shortens a value that a message quotes: a whole file body would hide the message. Shows secrets by their names.
 pub(super) fn shorten_text(text: &str) -> String {
     const MAX: usize = 40;
+    let text = SecretStore::mask_placeholders(text);
     match text.char_indices().nth(MAX) {
         Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
+        None => text,
     }
 }
 

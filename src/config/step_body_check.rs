@@ -1,6 +1,6 @@
 //! Checks the bodies of steps against the fields of their kinds, without any parameter.
 
-use super::field_check::{FieldFileReader, RenderedFile, check_fields};
+use super::field_check::{FieldFileReader, RenderedFile, check_kind_fields};
 use super::instances::RecipeLibrary;
 use super::{YamlData, YamlNode, scalar};
 use crate::diag::{Diag, DiagList, Span};
@@ -10,7 +10,7 @@ use crate::diag::{Diag, DiagList, Span};
 pub(super) fn check_step_bodies(library: &RecipeLibrary, diags: &mut DiagList) {
     for step in library.values().flat_map(|recipe| &recipe.steps) {
         let Some(kind) = crate::resource::find_kind(step.kind) else { continue };
-        let checked = check_fields(&defer_templates(&step.body), kind.fields, &format!("`{}`", kind.name), &NoFiles);
+        let checked = check_kind_fields(&defer_templates(&step.body), kind, &NoFiles);
         checked.diags.into_iter().for_each(|diag| diags.push(diag));
     }
 }

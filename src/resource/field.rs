@@ -61,6 +61,8 @@ pub struct FieldSpec {
     pub ty: FieldType,
     /// Whether it is an error to omit it.
     pub required: bool,
+    /// Whether text that contains a secret is passed to the kind, which accepts it or refuses it with its own reason.
+    pub passes_secrets: bool,
     /// Meaning, unit and default as Markdown, one or two sentences.
     pub doc: &'static str,
 }
@@ -68,12 +70,17 @@ pub struct FieldSpec {
 impl FieldSpec {
     /// Builds a field that must not be omitted.
     pub(crate) const fn required(name: &'static str, ty: FieldType, doc: &'static str) -> Self {
-        Self { name, ty, required: true, doc }
+        Self { name, ty, required: true, passes_secrets: false, doc }
     }
 
     /// Builds a field that may be omitted.
     pub(crate) const fn optional(name: &'static str, ty: FieldType, doc: &'static str) -> Self {
-        Self { name, ty, required: false, doc }
+        Self { name, ty, required: false, passes_secrets: false, doc }
+    }
+
+    /// Returns the field as one that passes secrets to the kind.
+    pub(crate) const fn passing_secrets(self) -> Self {
+        Self { passes_secrets: true, ..self }
     }
 }
 

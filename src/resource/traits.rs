@@ -37,6 +37,8 @@ pub struct KindTraits {
     pub removes_more: bool,
     /// A failed change may be half done, so the report includes the state after it.
     pub fails_halfway: bool,
+    /// The kind refuses secrets in all its text with its own reason.
+    pub explains_secrets: bool,
     /// What a guard can restore.
     pub guard: GuardSupport,
     /// How far the effects of a change reach.
@@ -120,6 +122,7 @@ impl KindTraits {
         only_removes: false,
         removes_more: false,
         fails_halfway: false,
+        explains_secrets: false,
         guard: GuardSupport::None,
         reach: EffectReach::Host,
         packages: PackageListing::None,

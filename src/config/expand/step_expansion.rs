@@ -4,7 +4,7 @@ use super::expanded_step::{DeferredStep, ExpandedStep, ExpansionState, Inapplica
 use super::recipe_files::RecipeFolder;
 use super::template_reads::StepTemplateInfo;
 use crate::config::builtin_data::BUILTIN_PATH;
-use crate::config::field_check::{CheckedFields, check_fields};
+use crate::config::field_check::{CheckedFields, check_kind_fields};
 use crate::config::template::{EvalOutcome, TemplateBindings, build_tree};
 use crate::config::tree_render::TreeRenderer;
 use crate::config::{PendingInput, Project, RecipeInstance, RecipeStep, scalar};
@@ -199,8 +199,7 @@ impl StepExpansion<'_> {
         };
         let body = renderer.render_tree(&self.step.body);
         let folder = RecipeFolder { project: self.project, recipe: &self.instance.recipe, bindings };
-        let what = format!("`{}`", kind.name);
-        let mut checked = check_fields(&body, kind.fields, &what, &folder);
+        let mut checked = check_kind_fields(&body, kind, &folder);
         let mut diags = std::mem::take(&mut renderer.diags);
         diags.append(&mut checked.diags);
         renderer.reads.append(&mut checked.reads);

@@ -44,12 +44,14 @@ const FIELDS: &[FieldSpec] = &[
         FieldType::Name,
         "Its namespace. It must exist, or an earlier step must create it.",
     ),
-    FieldSpec::optional("values", FieldType::Map(&FieldType::Text), "Keys with their values as text."),
+    FieldSpec::optional("values", FieldType::Map(&FieldType::Text), "Keys with their values as text.")
+        .passing_secrets(),
     FieldSpec::optional(
         "data",
         FieldType::Map(&FieldType::Text),
         "Keys with their values in base64, for binary values. Declare a key either here or in `values`.",
-    ),
+    )
+    .passing_secrets(),
     FieldSpec::optional(
         "type",
         FieldType::Line,

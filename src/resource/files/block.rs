@@ -39,7 +39,7 @@ UTF-8 text, at most 64 KiB, no symbolic links, no secrets.
 **Removal** removes the block with its markers. The file stays, even if it becomes empty.",
     fields: FIELDS,
     build,
-    traits: KindTraits::WRITES_FILES,
+    traits: KindTraits { explains_secrets: true, ..KindTraits::WRITES_FILES },
 };
 
 const FIELDS: &[FieldSpec] = &[

@@ -52,12 +52,14 @@ ACLs and extended attributes of the old file are not preserved.
 
 const FIELDS: &[FieldSpec] = &[
     FieldSpec::required("path", FieldType::Path, "Path of the file on the host."),
-    FieldSpec::optional("content", FieldType::Text, "Inline content. Excludes `template` and `source`."),
+    FieldSpec::optional("content", FieldType::Text, "Inline content. Excludes `template` and `source`.")
+        .passing_secrets(),
     FieldSpec::optional(
         "template",
         FieldType::LocalFile,
         "Template in the inventory's tree; its output is the content.",
-    ),
+    )
+    .passing_secrets(),
     FieldSpec::optional("source", FieldType::LocalFile, "File in the inventory's tree; its bytes are the content."),
     OWNER_FIELD,
     GROUP_FIELD,

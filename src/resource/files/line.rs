@@ -50,7 +50,7 @@ not together with a `file` step that declares the whole file.
 remains, even if it becomes empty.",
     fields: FIELDS,
     build,
-    traits: KindTraits::WRITES_FILES,
+    traits: KindTraits { explains_secrets: true, ..KindTraits::WRITES_FILES },
 };
 
 const FIELDS: &[FieldSpec] = &[

@@ -81,7 +81,7 @@ const FIELDS: &[FieldSpec] = &[
     ),
     FieldSpec::optional("user", FieldType::Name, "User that runs all scripts. Default `root`."),
     FieldSpec::optional("cwd", FieldType::Path, "Working directory. Default `/`."),
-    FieldSpec::optional("env", FieldType::Map(&FieldType::Text), "Environment variables. Values may be secrets."),
+    FieldSpec::optional("env", FieldType::Map(&FieldType::Text), "Environment variables. Values may be secrets.").passing_secrets(),
     FieldSpec::optional(
         "check_timeout",
         FieldType::Duration,

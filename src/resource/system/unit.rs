@@ -60,7 +60,7 @@ with a `file` step of mode 0600, and name that file in `EnvironmentFile=` or `Lo
         ),
     ],
     build,
-    traits: KindTraits::WRITES_FILES,
+    traits: KindTraits { explains_secrets: true, ..KindTraits::WRITES_FILES },
 };
 
 const DROP_IN: &[FieldSpec] = &[

@@ -50,7 +50,12 @@ directory: these users may have put it there. forge does not change its owner an
 **Removal** removes these keys, whatever their options; other keys, directory and file stay.",
     fields: FIELDS,
     build,
-    traits: KindTraits { guard: GuardSupport::Own, reach: EffectReach::Resource, ..KindTraits::DEFAULT },
+    traits: KindTraits {
+        explains_secrets: true,
+        guard: GuardSupport::Own,
+        reach: EffectReach::Resource,
+        ..KindTraits::DEFAULT
+    },
 };
 
 const FIELDS: &[FieldSpec] = &[

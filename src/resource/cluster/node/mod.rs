@@ -48,7 +48,7 @@ are rejected, because everyone who can read nodes can read them.
 **Disruption** is D1 if the step adds a taint with the effect `NoExecute`, which evicts pods, otherwise D0.",
     fields: FIELDS,
     build,
-    traits: KindTraits { claim_probe: Some(claim_probe), ..KindTraits::IN_CLUSTER },
+    traits: KindTraits { explains_secrets: true, claim_probe: Some(claim_probe), ..KindTraits::IN_CLUSTER },
 };
 
 /// Returns the probe of the node that a recorded label, annotation or taint belongs to.

@@ -67,7 +67,8 @@ code 69; if this is known in advance, no host is changed.
 
 const FIELDS: &[FieldSpec] = &[
     FieldSpec::required("path", FieldType::Path, "Path of the file on the host."),
-    FieldSpec::optional("url", FieldType::Line, "Download URL, `https://…` or `http://…`. Excludes `file`."),
+    FieldSpec::optional("url", FieldType::Line, "Download URL, `https://…` or `http://…`. Excludes `file`.")
+        .passing_secrets(),
     FieldSpec::optional("file", FieldType::LocalPath, "File of any size in the inventory's tree. Excludes `url`."),
     FieldSpec::optional(
         "sha256",

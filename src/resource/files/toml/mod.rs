@@ -42,7 +42,7 @@ step. Dates, `inf` and `nan` cannot be declared. One step declares all keys of a
 **Removal** removes the declared keys, whatever their values, and tables that become empty. The file stays.",
     fields: FIELDS,
     build,
-    traits: KindTraits::WRITES_FILES,
+    traits: KindTraits { explains_secrets: true, ..KindTraits::WRITES_FILES },
 };
 
 const FIELDS: &[FieldSpec] = &[

@@ -95,7 +95,8 @@ const FIELDS: &[FieldSpec] = &[
         "Log of the program, shown if it fails: an absolute path, which may contain `*` and `?`.",
     ),
     FieldSpec::optional("cwd", FieldType::Path, "Working directory. Default `/`."),
-    FieldSpec::optional("env", FieldType::Map(&FieldType::Text), "Environment variables. Values may be secrets."),
+    FieldSpec::optional("env", FieldType::Map(&FieldType::Text), "Environment variables. Values may be secrets.")
+        .passing_secrets(),
     FieldSpec::optional(
         "uninstall",
         FieldType::Table(PROGRAM_FIELDS),
@@ -112,7 +113,6 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         args: fields.get_text_list("args").unwrap_or_default(),
     };
     let program = if absent { parse_uninstall_program(fields)? } else { own };
-    program.args.iter().try_for_each(|arg| reject_secret_argument(arg))?;
     Ok(Box::new(InstallerResource {
         program,
         version: required_text(fields, "version")?.to_owned(),
@@ -140,15 +140,6 @@ fn parse_uninstall_program(fields: &FieldValues) -> Result<InstallerProgram, Dia
         path: table.get("path").and_then(Value::as_str).unwrap_or_default().to_owned(),
         args: args.filter_map(|arg| arg.as_str().map(str::to_owned)).collect(),
     })
-}
-
-/// Rejects secrets in arguments.
-fn reject_secret_argument(arg: &str) -> Result<(), Diag> {
-    match SecretStore::has_placeholder(arg) {
-        true => Err(bad_value("`args` must not contain a secret, because every user on the host can read arguments")
-            .hint("pass it in `env`, or in a file that only root can read")),
-        false => Ok(()),
-    }
 }
 
 fn parse_pattern(text: &str) -> Result<Regex, Diag> {
@@ -273,16 +264,6 @@ mod tests {
         let base = [("path", json!("/opt/x.run")), ("version", json!("1.2")), ("probe", json!("x --version"))];
         let fields = base.into_iter().chain(entries.iter().cloned()).collect();
         build(&FieldValues(fields), absent).unwrap_err().message
-    }
-
-    #[test]
-    fn secret_in_args_is_rejected() {
-        let mut secrets = SecretStore::default();
-        let token = secrets.insert("TOKEN", "x".to_owned().into()).0;
-        assert_eq!(
-            build_error(&[("args", json!(["--key", token]))], false),
-            "`args` must not contain a secret, because every user on the host can read arguments"
-        );
     }
 
     #[test]

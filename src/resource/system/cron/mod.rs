@@ -52,8 +52,8 @@ one, or use a `timer`, which needs only systemd. The plan that writes the file a
         FieldSpec::optional(
             "env",
             FieldType::Map(&FieldType::Line),
-            "Environment variables. cron expands nothing in the values.",
-        ),
+            "Environment variables. cron expands nothing in the values. They may be secrets.",
+        ).passing_secrets(),
         FieldSpec::optional(
             "backup",
             FieldType::Bool,

@@ -81,6 +81,7 @@ recorded cases. The test hosts' kernel command line is mounted over the machine'
     ],
     build,
     traits: KindTraits {
+        explains_secrets: true,
         claim_probe: Some(|_| Some(Probe::Cmdline)),
         claim_is_gone: Some(is_argument_gone),
         ..KindTraits::DEFAULT

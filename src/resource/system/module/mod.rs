@@ -90,7 +90,7 @@ options are covered by recorded cases, because the test hosts cannot load module
         ),
     ],
     build,
-    traits: KindTraits { stops_during: true, ..KindTraits::DEFAULT },
+    traits: KindTraits { explains_secrets: true, stops_during: true, ..KindTraits::DEFAULT },
 };
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {

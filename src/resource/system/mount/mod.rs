@@ -102,7 +102,7 @@ the options to keep it unmounted at boot. `state: fstab` does not compare the cu
         ),
     ],
     build,
-    traits: KindTraits::DEFAULT,
+    traits: KindTraits { explains_secrets: true, ..KindTraits::DEFAULT },
 };
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {

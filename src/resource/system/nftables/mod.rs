@@ -67,7 +67,7 @@ table. The table's counters restart at zero.
         ),
     ],
     build,
-    traits: KindTraits { guard: GuardSupport::Own, ..KindTraits::DEFAULT },
+    traits: KindTraits { explains_secrets: true, guard: GuardSupport::Own, ..KindTraits::DEFAULT },
 };
 
 const FOLDER: &str = "/etc/nftables.d";

@@ -62,7 +62,7 @@ next boot, and the plan says so.",
         FieldSpec::optional("file", FieldType::Path, "The step's own file. Default `/etc/sysctl.d/90-forge-KEY.conf`."),
     ],
     build,
-    traits: KindTraits::DEFAULT,
+    traits: KindTraits { explains_secrets: true, ..KindTraits::DEFAULT },
 };
 
 const FOLDER: &str = "/etc/sysctl.d";

@@ -62,7 +62,7 @@ the next run. A run in progress is never interrupted.
         ),
     ],
     build,
-    traits: KindTraits::DEFAULT,
+    traits: KindTraits { explains_secrets: true, ..KindTraits::DEFAULT },
 };
 
 #[derive(Debug)]
