@@ -13,16 +13,18 @@ use super::locked_digests::LockedDigests;
 use super::step_conflicts::ConflictFinder;
 use super::template::ProgramCache;
 use super::template_check::{TemplateChecker, TemplateLocation};
+use super::template_list::{list_step_templates, list_verify_templates};
 use super::written_values::WrittenValues;
 use super::{
     ConditionOutcome, ExportedValues, FactSource, GeneratedRecipe, Project, Recipe, RecipeInstance, RecipeRule,
-    RecipeStep, RolloutPolicy, TestSuite, YamlData, YamlNode, cluster_member, generated_entries, graph_links, recipe,
-    recipe_cycles, recipe_reads, step_body_check,
+    RecipeStep, RecipeVerification, RolloutPolicy, TestSuite, YamlData, YamlNode, cluster_member, generated_entries,
+    graph_links, recipe, recipe_cycles, recipe_reads, step_body_check,
 };
 use crate::acceptance::FabricLayout;
 use crate::diag::{Diag, DiagCode, DiagList, DiagSeverity, FileId, SourceMap, Span};
 use crate::graph::Graph;
 use crate::model::HostName;
+use crate::script::{CheckTextFault, find_check_fault};
 use camino::{Utf8Path, Utf8PathBuf};
 use indexmap::IndexMap;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -418,12 +420,17 @@ fn expand_without_facts(project: &Project, broken: &HashSet<Span>, diags: &mut D
         if claims.was_checked(&expander, &whole) {
             continue;
         }
+        whole.iter().for_each(|instance| check_verifications(&expander, host, instance, broken, &known, diags));
         let mut turns = Vec::new();
         for (instance, step) in whole.iter().flat_map(|own| own.recipe.steps.iter().map(move |step| (own, step))) {
             let expanded = expander.expand_step(host, instance, step, &known);
             let is_broken = is_broken_step(step, broken);
+            if !instance.absent {
+                check_export_scripts(&expander, host, (instance, step), &known, diags);
+            }
             for turn in expanded.iter() {
                 report_step_mistakes(turn, instance, (step, is_broken), &mut written, diags);
+                check_effective(&expander, host, (instance, step), turn, broken, &known, diags);
             }
             turns.push((step, expanded));
         }
@@ -471,6 +478,58 @@ fn add_applied_at(diag: &Diag, instance: &RecipeInstance) -> Diag {
     match known {
         true => diag.clone(),
         false => diag.clone().with_other_span(instance.span, "applied here"),
+    }
+}
+
+/// Reports errors of verifications that do not depend on the state of a host.
+fn check_verifications(
+    expander: &StepExpander<'_>,
+    host: &super::Host,
+    instance: &Arc<RecipeInstance>,
+    broken: &HashSet<Span>,
+    known: &ExpansionInputs<'_>,
+    diags: &mut DiagList,
+) {
+    let is_whole =
+        |verify: &&RecipeVerification| list_verify_templates(verify).iter().all(|(_, _, span)| !broken.contains(span));
+    for verify in instance.recipe.verify.iter().filter(|_| !instance.absent).filter(is_whole) {
+        let found = expander.find_verify_mistakes(host, instance, verify, known);
+        diags.0.extend(found.iter().map(|diag| add_applied_at(diag, instance)));
+    }
+}
+
+/// Reports secrets in the commands that read exports.
+fn check_export_scripts(
+    expander: &StepExpander<'_>,
+    host: &super::Host,
+    (instance, step): (&Arc<RecipeInstance>, &Arc<RecipeStep>),
+    known: &ExpansionInputs<'_>,
+    diags: &mut DiagList,
+) {
+    for (export, read) in step.exports.values().filter_map(|export| Some((export, export.read.as_deref()?))) {
+        let script = expander.render_export_command(host, instance, read, known);
+        let fault = script.ok().and_then(|script| find_check_fault(&script));
+        if let Some(fault) = fault.filter(|fault| *fault == CheckTextFault::Secret) {
+            let message = format!("`read` of the export `{}` {}", export.name, fault.describe());
+            let diag = Diag::error(DiagCode::BadValue, message).with_span(export.span);
+            diags.push(add_applied_at(&diag.hint(fault.hint()), instance));
+        }
+    }
+}
+
+fn check_effective(
+    expander: &StepExpander<'_>,
+    host: &super::Host,
+    (instance, step): (&Arc<RecipeInstance>, &Arc<RecipeStep>),
+    turn: &ExpandedStep,
+    broken: &HashSet<Span>,
+    known: &ExpansionInputs<'_>,
+    diags: &mut DiagList,
+) {
+    let is_broken = list_step_templates(step).iter().any(|(_, _, span)| broken.contains(span));
+    if !is_broken && !instance.absent && matches!(turn.state, ExpansionState::Resource(_)) {
+        let found = expander.find_effective_mistakes(host, instance, step, &turn.id, known);
+        diags.0.extend(found.iter().map(|diag| add_applied_at(diag, instance)));
     }
 }
 

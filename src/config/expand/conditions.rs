@@ -8,9 +8,10 @@ use crate::config::tree_render::{TreeRenderer, build_template_diag, find_pending
 use crate::config::{
     PendingInput, Project, RecipeRule, RecipeVerification, SourceExpr, VerifyTarget, YamlData, YamlNode, scalar,
 };
-use crate::diag::Diag;
+use crate::diag::{Diag, DiagCode};
 use crate::model::Value;
 use crate::probe::ObjectsQuery;
+use crate::script::{CheckTextFault, find_check_fault};
 use std::collections::BTreeSet;
 
 /// Evaluates a rule. Returns the errors of its expressions as well.
@@ -160,10 +161,46 @@ fn evaluate_when(when: &Option<SourceExpr>, renderer: &mut TreeRenderer<'_>) -> 
 fn render_check(check: &YamlNode, renderer: &mut TreeRenderer<'_>) -> ConditionOutcome {
     match (renderer.render_tree(check).data, renderer.diags.is_empty()) {
         (_, false) => build_failed_outcome(&renderer.diags),
-        (YamlData::Scalar { text, .. }, _) => ConditionOutcome::Check { script: text },
+        (YamlData::Scalar { text, .. }, _) => match find_check_fault(&text) {
+            Some(fault) => build_failed_outcome(&[build_check_fault_diag(fault, check)]),
+            None => ConditionOutcome::Check { script: text },
+        },
         (YamlData::Unknown(need), _) => build_waiting_outcome(need),
         _ => ConditionOutcome::Unknown { why: "`check` is not text".to_owned(), need: None },
     }
+}
+
+fn build_check_fault_diag(fault: CheckTextFault, check: &YamlNode) -> Diag {
+    Diag::error(DiagCode::BadValue, format!("`check` {}", fault.describe())).with_span(check.span).hint(fault.hint())
+}
+
+/// Returns the errors of a condition that do not depend on a host's state. A false or pending `when` hides the others.
+pub(super) fn find_condition_mistakes(
+    project: &Project,
+    when: &Option<SourceExpr>,
+    expect: &Option<SourceExpr>,
+    check: &Option<YamlNode>,
+    bindings: &TemplateBindings,
+) -> Vec<Diag> {
+    let mut renderer = TreeRenderer::new(&project.programs, &project.sources, bindings);
+    if evaluate_when(when, &mut renderer).is_some() {
+        return renderer.diags;
+    }
+    if let Some(check) = check
+        && let YamlData::Scalar { text, .. } = renderer.render_tree(check).data
+    {
+        let fault = find_check_fault(&text).map(|fault| build_check_fault_diag(fault, check));
+        renderer.diags.extend(fault);
+    }
+    if let Some(expr) = expect {
+        let program = project.programs.get(&expr.source, TemplateForm::Expression);
+        if let Ok(program) = program.as_ref()
+            && let Err(error) = program.run_expectation(bindings)
+        {
+            renderer.diags.push(build_template_diag(&error, &expr.source, expr.span, &project.sources));
+        }
+    }
+    renderer.diags
 }
 
 fn evaluate_expect(

@@ -202,6 +202,35 @@ impl<'p> StepExpander<'p> {
         conditions::evaluate_condition(self.names.project, &None, &effective.expect, &effective.check, &bindings)
     }
 
+    /// Returns the errors of a `verify` entry that do not depend on a host's state, or on objects of the cluster.
+    pub(super) fn find_verify_mistakes(
+        &self,
+        host: &Host,
+        instance: &Arc<RecipeInstance>,
+        verify: &RecipeVerification,
+        known: &ExpansionInputs<'_>,
+    ) -> Vec<Diag> {
+        let bindings = self.build_verify_bindings(host, instance, verify, known);
+        let expect = if verify.about.is_some() { &None } else { &verify.expect };
+        conditions::find_condition_mistakes(self.names.project, &verify.when, expect, &verify.check, &bindings)
+    }
+
+    /// Returns the errors of the `effective` part of a step that do not depend on a host's state.
+    pub(super) fn find_effective_mistakes(
+        &self,
+        host: &Host,
+        instance: &Arc<RecipeInstance>,
+        step: &Arc<RecipeStep>,
+        turn: &StepId,
+        known: &ExpansionInputs<'_>,
+    ) -> Vec<Diag> {
+        let Some(effective) = &step.effective else { return Vec::new() };
+        let info = self.infos.get_step_info(self.names.project, &instance.recipe, step);
+        let bindings = self.names.build_bindings(host, instance, &info.reads, known);
+        let bindings = step_expansion::bind_item_by_key(self.names.project, step, turn, bindings);
+        conditions::find_condition_mistakes(self.names.project, &None, &effective.expect, &effective.check, &bindings)
+    }
+
     /// Renders the declared fields of an instance of a step for display. Values that are not known yet are null.
     pub(super) fn render_fields(
         &self,
@@ -240,7 +269,7 @@ impl<'p> StepExpander<'p> {
     /// Renders the `read` command of an export of an instance of a step.
     ///
     /// # Errors
-    /// The value that it waits for.
+    /// The value that it waits for, or a secret in the command.
     pub fn render_export_command(
         &self,
         host: &Host,

@@ -161,7 +161,7 @@ steps:
     when: params.role == 'control'
     scope: one
     command:
-      check: \"{% if 'yes' in (exports['join'].waits | items | map('last')) %}test -e @root/token{% endif %}\"
+      check: \"{% if 'yes' in (exports['join'].waits | items | map('last')) %}test -e @root/token{% else %}true{% endif %}\"
       apply: 'sleep 1; echo t-42 > @root/token'
     export: { token: { read: 'cat @root/token' } }
   - name: join

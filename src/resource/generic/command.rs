@@ -5,7 +5,7 @@ use crate::model::{DisruptionClass, GuardEffect, SecretStore, UndoDeclaration, U
 use crate::probe::{Observation, PathState, Probe, ProbeOutput, UnansweredReason};
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::shell;
-use crate::resource::shared::support::{bad_value, check_account_name, output, path_state};
+use crate::resource::shared::support::{bad_value, check_account_name, check_script_text, output, path_state};
 use crate::resource::traits::{EffectReach, GuardSupport, KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
@@ -25,14 +25,14 @@ Use it if no other kind fits. All scripts are POSIX shell, run by `sh` with stdi
 **`check` decides.** It must be read-only: it runs in every plan, and again right before and after the change. Exit code
 0 means that the desired state is reached, 1 (or a code in `check_not`) means that it is not. With any other exit code
 the step is `unknown`. `creates: PATH` is the short form: the desired state is reached if the path exists. A command
-without either is rejected, because forge could not detect whether it needs to run. An unchanged step reports
-`check reports the desired state`.
+without either is rejected, because forge could not detect whether it needs to run; so is a `check`, `verify` or `removed`
+that is empty or only a comment. An unchanged step reports `check reports the desired state`.
 
 **`verify`** is an additional, stricter check: the step passes only if it exits 0, too.
 
 **A change** runs `apply` and then `check` and `verify` again: if they still fail, the step fails even though `apply`
 succeeded. `apply` must be idempotent, because it may be killed halfway: the host ends a command that runs longer than the
-step's `timeout`. Pass secrets in `env`.
+step's `timeout`. Pass secrets in `env`: in a script they are rejected.
 
 A check that cannot be evaluated before an earlier step runs (its program is not installed yet) is planned as
 `change (predicted)`. The same applies to a check that passes now while a step in its `restart_on` is about to change,
@@ -81,7 +81,8 @@ const FIELDS: &[FieldSpec] = &[
     ),
     FieldSpec::optional("user", FieldType::Name, "User that runs all scripts. Default `root`."),
     FieldSpec::optional("cwd", FieldType::Path, "Working directory. Default `/`."),
-    FieldSpec::optional("env", FieldType::Map(&FieldType::Text), "Environment variables. Values may be secrets.").passing_secrets(),
+    FieldSpec::optional("env", FieldType::Map(&FieldType::Text), "Environment variables. Values may be secrets.")
+        .passing_secrets(),
     FieldSpec::optional(
         "check_timeout",
         FieldType::Duration,
@@ -140,9 +141,9 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
             (None, true) => String::new(),
             (None, false) => return Err(Diag::error(DiagCode::MissingKey, "a command needs `apply`")),
         },
-        verify: script("verify")?,
+        verify: parse_check_script(fields, "verify")?,
         remove,
-        removed: script("removed")?.filter(|_| absent),
+        removed: parse_check_script(fields, "removed")?.filter(|_| absent),
         user: fields.get_text("user").filter(|user| *user != "root").map(str::to_owned),
         cwd: fields.get_text("cwd").map(str::to_owned),
         env: parse_environment(fields)?,
@@ -161,13 +162,18 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
 }
 
 fn parse_check(fields: &FieldValues) -> Result<CommandCheck, Diag> {
-    match (fields.get_text("check"), fields.get_text("creates")) {
+    match (parse_check_script(fields, "check")?, fields.get_text("creates")) {
         (Some(_), Some(_)) => Err(Diag::error(DiagCode::Exclusive, "`check` and `creates` exclude each other")),
-        (Some(check), None) => Ok(CommandCheck::Script(check_script_size("check", check)?)),
+        (Some(check), None) => Ok(CommandCheck::Script(check)),
         (None, Some(path)) => Ok(CommandCheck::Creates(path.to_owned())),
         (None, None) => Err(Diag::error(DiagCode::CommandWithoutCheck, "a command needs `check` or `creates`")
             .hint("add `check:`, a script that exits 0 if nothing needs to run, or `creates:`, a path")),
     }
+}
+
+fn parse_check_script(fields: &FieldValues, name: &'static str) -> Result<Option<String>, Diag> {
+    let check = |script| check_script_text(name, script).and_then(|()| check_script_size(name, script));
+    fields.get_text(name).map(check).transpose()
 }
 
 pub(in crate::resource) fn check_script_size(name: &str, script: &str) -> Result<String, Diag> {
@@ -552,6 +558,8 @@ mod tests {
         let diag = build_error(&[("apply", json!("true"))], false);
         assert_eq!((diag.code.id(), diag.message.as_str()), ("F0311", "a command needs `check` or `creates`"));
         assert_eq!(build_error(&[("check", json!("true"))], false).message, "a command needs `apply`");
+        let empty = [("check", json!("# true\n")), ("apply", json!("x"))];
+        assert_eq!(build_error(&empty, false).message, "`check` is empty or only a comment, so it would always pass");
         let both = [("check", json!("true")), ("creates", json!("/a")), ("apply", json!(""))];
         assert_eq!(build_error(&both, false).message, "`check` and `creates` exclude each other");
     }
@@ -564,7 +572,7 @@ mod tests {
 
     #[test]
     fn invalid_environment_variable_name_is_rejected() {
-        let fields = [("check", json!("")), ("apply", json!("")), ("env", json!({ "A B": "x" }))];
+        let fields = [("creates", json!("/a")), ("apply", json!("")), ("env", json!({ "A B": "x" }))];
         assert_eq!(build_error(&fields, false).message, "`A B` is not a valid environment variable name");
     }
 
@@ -589,7 +597,7 @@ mod tests {
 
     #[test]
     fn oversized_script_is_rejected() {
-        let fields = [("check", json!("")), ("apply", json!("x".repeat(SCRIPT_CAP + 1)))];
+        let fields = [("creates", json!("/a")), ("apply", json!("x".repeat(SCRIPT_CAP + 1)))];
         assert_eq!(build_error(&fields, false).message, "`apply` has 98305 bytes, the maximum is 98304");
     }
 }

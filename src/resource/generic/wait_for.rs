@@ -5,7 +5,9 @@ use crate::model::{DisruptionClass, SecretStore, UndoEffect, Value};
 use crate::probe::{Observation, PathState, Probe, ProbeOutput, UnansweredReason};
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::shell;
-use crate::resource::shared::support::{bad_value, join_quoted, output, path_state, unit_name, unit_state};
+use crate::resource::shared::support::{
+    bad_value, check_script_text, join_quoted, output, path_state, unit_name, unit_state,
+};
 use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, DeclaredResource, FieldSpec, FieldType,
@@ -114,10 +116,10 @@ fn parse_condition(fields: &FieldValues) -> Result<WaitCondition, Diag> {
         return Ok(what);
     }
     let command = fields.get_text("command").unwrap_or_default();
-    match (command.trim().is_empty(), command.len() <= SCRIPT_CAP) {
-        (true, _) => Err(bad_value("`command` is empty")),
-        (_, false) => Err(bad_value(format!("`command` is longer than {SCRIPT_CAP} bytes"))),
-        _ => Ok(WaitCondition::Command(command.to_owned())),
+    check_script_text("command", command)?;
+    match command.len() <= SCRIPT_CAP {
+        false => Err(bad_value(format!("`command` is longer than {SCRIPT_CAP} bytes"))),
+        true => Ok(WaitCondition::Command(command.to_owned())),
     }
 }
 
@@ -404,7 +406,10 @@ mod tests {
         assert_eq!(build_error(&[]), "exactly one of `port`, `path`, `unit` and `command` is required");
         assert_eq!(build_error(&[("port", json!(1)), ("path", json!("/a"))]), "`port` and `path` exclude each other");
         assert_eq!(build_error(&[("path", json!("/a")), ("host", json!("a"))]), "`host` requires `port`");
-        assert_eq!(build_error(&[("command", json!(" "))]), "`command` is empty");
+        assert_eq!(
+            build_error(&[("command", json!(" "))]),
+            "`command` is empty or only a comment, so it would always pass"
+        );
         assert_eq!(build_error(&[("port", json!(1)), ("host", json!("a/b"))]), "`a/b` is not a valid host");
         let none = [("path", json!("/a")), ("timeout", json!(0))];
         assert_eq!(build_error(&none), "`timeout` must be greater than zero");

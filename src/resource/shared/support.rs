@@ -177,6 +177,14 @@ pub(in crate::resource) fn reject_secrets(
     })
 }
 
+/// Checks the text of a script whose exit code is a result.
+pub(in crate::resource) fn check_script_text(field: &'static str, script: &str) -> Result<(), Diag> {
+    match crate::script::find_check_fault(script) {
+        Some(fault) => Err(bad_value(format!("`{field}` {}", fault.describe())).with_field(field).hint(fault.hint())),
+        None => Ok(()),
+    }
+}
+
 /// Returns the diagnostic of an invalid value.
 pub(in crate::resource) fn bad_value(message: impl Into<String>) -> Diag {
     Diag::error(DiagCode::BadValue, message)
