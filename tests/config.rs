@@ -29,7 +29,11 @@ use serde_json::json;
 use std::sync::Arc;
 
 fn env(name: &str) -> Option<String> {
-    (name == "FORGE_TEST_SECRET").then(|| "hunter2!".to_owned())
+    match name {
+        "FORGE_TEST_SECRET" => Some("hunter2!".to_owned()),
+        "FORGE_TEST_EMPTY" => Some(String::new()),
+        _ => None,
+    }
 }
 
 fn load(path: &Utf8Path) -> (Option<config::Project>, DiagList, SourceMap) {

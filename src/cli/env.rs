@@ -42,8 +42,13 @@ impl CliEnvironment {
     }
 }
 
-/// Returns a variable's value. Secrets that an inventory takes from the environment use it too.
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+/// Returns a variable's value, unless it is empty.
 pub fn read_variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
+    read_any_variable(name).filter(|value| !value.is_empty())
+}
+
+/// Returns a variable's value, for the secrets that an inventory takes from the environment.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+pub fn read_any_variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }

@@ -15,7 +15,7 @@ pub(super) fn build_load_options(settings: &CliSettings) -> LoadOptions<'static>
     LoadOptions {
         trust: settings.trust,
         embedded: config::builtin_data::BUILTIN_RECIPES,
-        env: &env::read_variable,
+        env: &env::read_any_variable,
         programs: match need {
             SecretNeed::No => SecretPrograms::Skip,
             SecretNeed::Unread(why) => SecretPrograms::Report(why),

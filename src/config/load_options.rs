@@ -32,8 +32,15 @@ pub struct LoadOptions<'a> {
     pub trust: bool,
     /// Built-in recipes: name and text. A recipe of the inventory overrides the built-in recipe of the same name.
     pub embedded: &'a [(&'a str, &'a str)],
-    /// Looks up an environment variable, for secrets.
+    /// Looks up an environment variable, for secrets. The value of one that is set may be empty.
     pub env: &'a dyn Fn(&str) -> Option<String>,
     /// Runs the programs that print secrets.
     pub programs: SecretPrograms<'a>,
+}
+
+impl LoadOptions<'_> {
+    /// Returns the value of an environment variable, unless it is empty.
+    pub(in crate::config) fn read_variable(&self, name: &str) -> Option<String> {
+        (self.env)(name).filter(|value| !value.is_empty())
+    }
 }

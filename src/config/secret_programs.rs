@@ -68,8 +68,8 @@ impl LoadContext<'_> {
     }
 
     fn find_user_identity(&self) -> Utf8PathBuf {
-        let named = (self.options.env)(IDENTITY_VARIABLE).map(Utf8PathBuf::from);
-        let path = named.unwrap_or_else(|| match (self.options.env)("HOME") {
+        let named = self.options.read_variable(IDENTITY_VARIABLE).map(Utf8PathBuf::from);
+        let path = named.unwrap_or_else(|| match self.options.read_variable("HOME") {
             Some(home) => DEFAULT_IDENTITY.replacen('~', &home, 1).into(),
             None => DEFAULT_IDENTITY.into(),
         });

@@ -15,6 +15,10 @@ const SOURCES: [&str; 5] = ["env", "file", "age", "sops", "command"];
 /// All keys of a secret.
 pub(super) const SECRET_KEYS: [&str; 8] = ["env", "file", "age", "sops", "command", "identity", "key", "timeout"];
 
+fn describe_empty_file(path: &str) -> String {
+    format!("the secret file `{path}` is empty")
+}
+
 impl LoadContext<'_> {
     /// Reads a secret and returns its placeholder.
     pub fn read_secret(&mut self, node: &YamlNode, what: &str) -> Option<String> {
@@ -37,8 +41,8 @@ impl LoadContext<'_> {
             "env" => {
                 let name = yaml_table::expect_text(value, "env", &mut self.diags)?;
                 let read = match self.lookup_secret_variable(&name) {
-                    Some(secret) => Ok(self.store_secret(&name, secret, value.span)?),
-                    None => Err(format!("the environment variable `{name}` is not set")),
+                    Ok(secret) => Ok(self.store_secret(&name, secret, value.span)?),
+                    Err(why) => Err(why),
                 };
                 Some(DeferredSecret { label: format!("env {name}"), value: read })
             }
@@ -108,9 +112,10 @@ impl LoadContext<'_> {
             }
             Err(_) => failed("no such file".to_owned()),
             Ok(path) => match file_access::read_text_file(&path) {
-                Ok(value) => {
-                    Ok(self.store_secret(&text, value.trim_end_matches(['\n', '\r']).to_owned(), node.span)?)
-                }
+                Ok(value) => match value.trim_end_matches(['\n', '\r']) {
+                    "" => Err(describe_empty_file(&text)),
+                    value => Ok(self.store_secret(&text, value.to_owned(), node.span)?),
+                },
                 Err(why) => failed(why),
             },
         };
@@ -120,34 +125,37 @@ impl LoadContext<'_> {
     fn read_secret_env(&mut self, node: &YamlNode) -> Option<String> {
         let name = yaml_table::expect_text(node, "env", &mut self.diags)?;
         match self.lookup_secret_variable(&name) {
-            Some(value) => self.store_secret(&name, value, node.span),
-            None => {
-                let diag =
-                    Diag::error(DiagCode::SecretUnavailable, format!("the environment variable `{name}` is not set"));
-                self.push_diag(diag.with_span(node.span).hint(format!("set `{name}` before running forge")));
+            Ok(value) => self.store_secret(&name, value, node.span),
+            Err(why) => {
+                let diag = Diag::error(DiagCode::SecretUnavailable, why).with_span(node.span);
+                self.push_diag(diag.hint(format!("set `{name}` before running forge")));
                 None
             }
         }
     }
 
-    fn lookup_secret_variable(&mut self, name: &str) -> Option<String> {
+    /// Returns the value of an environment variable, or why it is not a secret.
+    fn lookup_secret_variable(&mut self, name: &str) -> Result<String, String> {
         self.secret_variables.insert(name.to_owned());
-        (self.options.env)(name)
+        match (self.options.env)(name) {
+            Some(value) if value.is_empty() => Err(format!("the environment variable `{name}` is empty")),
+            Some(value) => Ok(value),
+            None => Err(format!("the environment variable `{name}` is not set")),
+        }
     }
 
     fn read_secret_file(&mut self, node: &YamlNode) -> Option<String> {
         let text = yaml_table::expect_text(node, "file", &mut self.diags)?;
         let path = self.resolve_secret_path(&text, node.span).map_err(|diag| self.push_diag(*diag)).ok()?;
-        match file_access::read_text_file(&path) {
-            Ok(value) => self.store_secret(&text, value.strip_suffix('\n').unwrap_or(&value).to_owned(), node.span),
-            Err(why) => {
-                self.push_diag(
-                    Diag::error(DiagCode::SecretUnavailable, format!("the secret file `{text}` cannot be read: {why}"))
-                        .with_span(node.span),
-                );
-                None
-            }
-        }
+        let why = match file_access::read_text_file(&path) {
+            Ok(value) => match value.strip_suffix('\n').unwrap_or(&value) {
+                "" => describe_empty_file(&text),
+                value => return self.store_secret(&text, value.to_owned(), node.span),
+            },
+            Err(why) => format!("the secret file `{text}` cannot be read: {why}"),
+        };
+        self.push_diag(Diag::error(DiagCode::SecretUnavailable, why).with_span(node.span));
+        None
     }
 
     /// Returns the path of a secret file. It may be outside the tree only with `--trust`: otherwise an inventory could
@@ -164,8 +172,9 @@ impl LoadContext<'_> {
 
     /// Returns a path of the user: under `~`, absolute, or relative to the inventory's folder.
     fn expand_home(&self, text: &str) -> Utf8PathBuf {
-        let home =
-            text.strip_prefix("~/").and_then(|rest| Some(Utf8Path::new(&(self.options.env)("HOME")?).join(rest)));
+        let home = text
+            .strip_prefix("~/")
+            .and_then(|rest| Some(Utf8Path::new(&self.options.read_variable("HOME")?).join(rest)));
         home.unwrap_or_else(|| self.root.join(text))
     }
 

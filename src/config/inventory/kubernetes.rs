@@ -80,7 +80,7 @@ fn read_remote_kubeconfig(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<U
 
 pub(super) fn read_local_kubeconfig(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Utf8PathBuf> {
     let text = yaml_table::expect_text(node, "kubeconfig", &mut cx.diags)?;
-    let home = text.strip_prefix("~/").map(|rest| (rest, (cx.options.env)("HOME").unwrap_or_default()));
+    let home = text.strip_prefix("~/").map(|rest| (rest, cx.options.read_variable("HOME").unwrap_or_default()));
     let problem = match &home {
         _ if text.is_empty() || text.chars().any(char::is_control) => "`kubeconfig` is not a valid path",
         Some((_, home)) if home.is_empty() => "`kubeconfig` starts with `~`, but `HOME` is not set",
