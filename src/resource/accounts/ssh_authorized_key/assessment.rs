@@ -151,10 +151,7 @@ impl SshAuthorizedKeyResource {
             PathState::Present(file) => match (&file.body, &file.sha256) {
                 (Some(body), _) => (body.raw(), Some(file)),
                 (None, None) => return Err(UnansweredReason::new(format!("`{path}` could not be read"))),
-                (None, Some(_)) => {
-                    let reason = format!("`{path}` is not UTF-8 text of at most {BODY_CAP} bytes");
-                    return Ok(block_on_host(reason, json!({ "unfit": true })));
-                }
+                (None, Some(_)) => return Ok(block_unread_body(info, &path)),
             },
         };
         let AuthorizedKeysEdit { lines, keys, basis } = self.edit_keys(TextLines::parse(body));
@@ -286,6 +283,24 @@ fn is_same_key(entry: &AuthorizedKeyEntry<'_>, key: &PublicKey) -> bool {
 
 fn block_on_host(reason: String, basis: Value) -> KeysAssessment {
     Assessment::blocked(BlockClass::Host, reason, basis)
+}
+
+/// Returns why the body of an existing file was not sent. Of a directory that other users can write to, the host sends
+/// no body of a file that only root may read: they may have moved another file of root there.
+fn block_unread_body(info: &AuthorizedKeysInfo, path: &str) -> KeysAssessment {
+    match &info.folder {
+        PathState::Present(folder) if folder.mode & FOREIGN_WRITE != 0 => {
+            let (name, mode) = (format!("{}/.ssh", info.home), format_mode(folder.mode));
+            let reason =
+                format!("`{name}` is writable by other users (mode {mode}), so forge does not read the keys in it");
+            let hint = format!("check its content, then run `chmod go-w {name}` on the host and run forge again");
+            block_on_host(reason, json!({ "folder": mode })).hint(hint)
+        }
+        _ => {
+            let reason = format!("`{path}` is not UTF-8 text of at most {BODY_CAP} bytes");
+            block_on_host(reason, json!({ "unfit": true }))
+        }
+    }
 }
 
 fn describe_differences(diff: &AuthorizedKeysDiff, path: &str) -> String {

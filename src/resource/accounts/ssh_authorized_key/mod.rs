@@ -40,7 +40,8 @@ it was observed. If one key is in several lines with options other than declared
 **Blocked**: the account or its home directory does not exist; the home directory belongs to another user or is writable
 by other users (sshd then ignores its keys); directory or file is a link or not of the expected type. Also blocked is a
 directory or file of another account below a directory that users other than root can write to, such as a home
-directory: these users may have put it there. forge does not change its owner and does not show its content.
+directory: these users may have put it there. forge does not change its owner and does not show its content. For the
+same reason the keys of root are not read in a `.ssh` that other users can write to.
 
 **Rejected when the inventory is loaded**: text that is not a complete public key, a private key, and an empty list with
 `exclusive: true`, which would lock out all users.
