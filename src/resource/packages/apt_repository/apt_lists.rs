@@ -4,6 +4,11 @@ use super::declaration::AptSourceSpec;
 
 const LISTS_FOLDER: &str = "/var/lib/apt/lists/";
 
+/// Names of an index without a release file: with `Acquire::GzipIndexes`, the default in containers, apt keeps it
+/// compressed.
+const PACKAGES_NAMES: [&str; 7] =
+    ["Packages", "Packages.lz4", "Packages.gz", "Packages.xz", "Packages.zst", "Packages.bz2", "Packages.lzma"];
+
 /// Returns the candidate paths for each URI and suite: `InRelease` (inline signature), `Release` (detached signature), and
 /// `Packages` of a trusted suite that is an exact path, which apt also reads without a release file.
 pub(super) fn index_paths(what: &AptSourceSpec) -> Vec<Vec<String>> {
@@ -19,8 +24,8 @@ fn suite_index_paths(uri: &str, suite: &str, trusted: bool) -> Vec<String> {
         Some(_) => format!("{base}{suite}"),
         None => format!("{base}dists/{suite}/"),
     };
-    let packages = (trusted && suite.ends_with('/')).then_some("Packages");
-    let names = ["InRelease", "Release"].into_iter().chain(packages);
+    let packages = if trusted && suite.ends_with('/') { &PACKAGES_NAMES[..] } else { &[] };
+    let names = ["InRelease", "Release"].into_iter().chain(packages.iter().copied());
     names.map(|name| format!("{LISTS_FOLDER}{}", list_file_name(&format!("{folder}{name}")))).collect()
 }
 
@@ -63,6 +68,11 @@ mod tests {
             suite_index_paths("file:/srv/repo2", "./", true)[2],
             "/var/lib/apt/lists/_srv_repo2_._Packages",
             "seen on Debian 12 with a repository of dpkg-scanpackages"
+        );
+        assert_eq!(
+            suite_index_paths("file:/srv/repo", "./", true)[3],
+            "/var/lib/apt/lists/_srv_repo_._Packages.lz4",
+            "seen on Debian 12 with `Acquire::GzipIndexes` in apt.conf.d"
         );
         assert_eq!(suite_index_paths("file:/srv/repo2", "stable", true).len(), 2);
     }
