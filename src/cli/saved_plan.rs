@@ -104,16 +104,21 @@ pub fn read_given_plan(path: Option<&Utf8Path>) -> Option<String> {
     SavedPlan::is_plan_text(&text).then_some(text)
 }
 
+/// Why a saved plan is neither applied nor shown.
+pub const ALTERED_PLAN: &str = "altered after it was saved: digest mismatch";
+
 /// Parses a saved plan to apply.
 ///
 /// # Errors
 /// The text is not a saved plan, has another format version, or was altered.
 pub fn parse_saved_plan(path: &Utf8Path, text: &str) -> Result<SavedPlan, CliError> {
-    const HINT: &str = "create one with `forge plan INVENTORY -o FILE`, or print this one with `forge show FILE`";
-    let wrong = |why: &str| CliError::input(format!("cannot apply `{path}`: {why}")).hint(HINT);
-    let saved = SavedPlan::parse(text).map_err(|why| wrong(&why))?;
+    const CREATE: &str = "create one with `forge plan INVENTORY -o FILE`";
+    const CREATE_OR_SHOW: &str =
+        "create one with `forge plan INVENTORY -o FILE`, or print this one with `forge show FILE`";
+    let wrong = |why: &str, hint| CliError::input(format!("cannot apply `{path}`: {why}")).hint(hint);
+    let saved = SavedPlan::parse(text).map_err(|why| wrong(&why, CREATE_OR_SHOW))?;
     match saved.is_unaltered() {
         true => Ok(saved),
-        false => Err(wrong("altered after it was saved: digest mismatch")),
+        false => Err(wrong(ALTERED_PLAN, CREATE)),
     }
 }

@@ -5,6 +5,7 @@ use super::error::CliError;
 use super::inventory::quote_argument;
 use super::output::VerbOutput;
 use super::past_runs;
+use super::saved_plan::ALTERED_PLAN;
 use super::shared_args::OutputFormat;
 use super::verb_context::{VerbContext, VerbResult};
 use crate::engine::{self, RunReport, SAVED_PLAN_RESULT, SavedPlan};
@@ -113,7 +114,11 @@ fn show_saved_plan(output: &VerbOutput<'_>, path: &Utf8Path, saved: &SavedPlan) 
 fn parse_shown_file(text: &str) -> Result<ShownFile, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("invalid JSON: {error}"))?;
     match value.get("result").and_then(Value::as_str) {
-        Some(SAVED_PLAN_RESULT) => SavedPlan::parse(text).map(|saved| ShownFile::Saved(Box::new(saved))),
+        // Whoever reviews a plan by this verb must not read what `apply` refuses.
+        Some(SAVED_PLAN_RESULT) => SavedPlan::parse(text).and_then(|saved| match saved.is_unaltered() {
+            true => Ok(ShownFile::Saved(Box::new(saved))),
+            false => Err(ALTERED_PLAN.to_owned()),
+        }),
         Some("plan") => parse_plan(&value["plan"]),
         Some("report") => parse_report(&value["report"]),
         Some("run") => parse_report(&value["run"]["report"]),

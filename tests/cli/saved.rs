@@ -110,6 +110,8 @@ fn altered_plan_is_rejected_even_with_a_new_digest() {
     let place = place.file("plan.json", &text);
     let said = refused(&place, &[]);
     assert!(said.contains("exit 65\n") && said.contains("altered after it was saved: digest mismatch"), "{said}");
+    let shown = place.forge(&["show", "plan.json"]);
+    assert!(shown.starts_with("exit 65\n--- stdout\n--- stderr\nerror: cannot show `plan.json`: altered"), "{shown}");
 
     let sealed = SavedPlan::parse(&text).unwrap().with_digest();
     assert!(sealed.is_unaltered());
