@@ -228,7 +228,7 @@ pub fn read_step_exports(
     }
 }
 
-/// Returns the value as templates see it: a placeholder if it is secret.
+/// Returns the value as templates see it: a placeholder if it is secret. Templates rely on it that a secret is not empty.
 pub fn to_exported_value(
     export: &StepExport,
     id: &StepId,
@@ -236,7 +236,7 @@ pub fn to_exported_value(
     text: String,
     secrets: &mut SecretStore,
 ) -> Value {
-    if export.secret {
+    if export.secret && !text.is_empty() {
         let name = format!("export {} of {id} on {host}", export.name);
         return Value::from(secrets.insert(&name, SecretString::from(text)).0);
     }

@@ -5,8 +5,8 @@
 //! themselves ([`super::guarded`]).
 
 use super::metered_filters::{
-    ADMIT_FILTER, CHANGED_FILTER, CONCAT_FILTER, DECIDE_FILTER, EQUALITY_FILTER, KEEP_FILTER, ORDER_FILTER,
-    REPEAT_FILTER, SEARCH_FILTER, SLICE_FILTER, SPLIT_FILTER, STEPS_FILTER, SUBSCRIPT_FILTER,
+    ADMIT_FILTER, CHANGED_FILTER, CONCAT_FILTER, EQUALITY_FILTER, KEEP_FILTER, ORDER_FILTER, REPEAT_FILTER,
+    SEARCH_FILTER, SLICE_FILTER, SPLIT_FILTER, STEPS_FILTER, SUBSCRIPT_FILTER,
 };
 use minijinja::machinery::{Instruction as I, Instructions};
 use minijinja::value::Value;
@@ -64,9 +64,6 @@ fn add_payments(instruction: &I<'_>) -> Vec<I<'static>> {
         I::CompareAndPreserve(_) => wrap_operator(ORDER_FILTER, 2, own, false),
         I::GetItem => wrap_operator(SUBSCRIPT_FILTER, 2, own, false),
         I::CallMethod("changed", Some(args)) => wrap_operator(CHANGED_FILTER, *args, own, false),
-        I::Not | I::JumpIfFalse(_) | I::JumpIfFalseOrPop(_) | I::JumpIfTrueOrPop(_) => {
-            vec![build_filter_call(DECIDE_FILTER, 1), own]
-        }
         I::PushLoop(_) | I::UnpackList(_) | I::FastRecurse => vec![build_filter_call(SPLIT_FILTER, 1), own],
         I::SetAttr(_) => vec![I::Swap, build_filter_call(KEEP_FILTER, 1), I::Swap, own],
         // Counts each iteration of a loop. Code without loops ends soon.

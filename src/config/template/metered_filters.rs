@@ -10,7 +10,6 @@ use minijinja::{Environment, Error, State, filters, tests};
 pub(super) const ADMIT_FILTER: &str = "forge:admit";
 pub(super) const CHANGED_FILTER: &str = "forge:changed";
 pub(super) const CONCAT_FILTER: &str = "forge:concat";
-pub(super) const DECIDE_FILTER: &str = "forge:decide";
 pub(super) const EQUALITY_FILTER: &str = "forge:equality";
 pub(super) const KEEP_FILTER: &str = "forge:keep";
 pub(super) const ORDER_FILTER: &str = "forge:order";
@@ -49,7 +48,6 @@ pub(super) fn install_metered_filters(env: &mut Environment<'static>) {
         value
     });
     env.add_filter(SPLIT_FILTER, |value: Value| secret_guard::guard_split(&value).map(|()| value));
-    env.add_filter(DECIDE_FILTER, |value: Value| secret_guard::guard_decision(&value).map(|()| value));
     add_operator_filters(env);
 }
 

@@ -1,5 +1,6 @@
 //! Refuses operations that would read a secret. Templates have its placeholder and not its value, so a comparison, a
-//! length or a filter would silently give the result for the placeholder.
+//! length or a filter would silently give the result for the placeholder. A secret is never empty, so `{% if secret %}` has
+//! a result.
 //!
 //! The guard looks at contents and not at types: a secret stays guarded after it was joined with other text.
 
@@ -12,7 +13,6 @@ use minijinja::{Error, ErrorKind};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SecretMisuse {
     Compare,
-    Decide,
     Search,
     Split,
     UseAsKey,
@@ -29,7 +29,6 @@ impl std::fmt::Display for SecretMisuse {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Compare => f.write_str("a secret cannot be compared: templates do not know its value"),
-            Self::Decide => f.write_str("a secret is not a condition: templates do not know its value"),
             Self::Search => f.write_str("`in` cannot be used with a secret: templates do not know its value"),
             Self::Split => f.write_str("a secret has no parts: templates do not know its value"),
             Self::UseAsKey => f.write_str("a secret cannot be a key: templates do not know its value"),
@@ -66,10 +65,10 @@ fn is_secret_text(value: &Value) -> bool {
     value.as_str().is_some_and(SecretStore::has_placeholder)
 }
 
-/// Checks `left == right`. Whether a value is set or a list is empty does not depend on a secret.
+/// Checks `left == right`. Whether a value is set, or a text or a list empty, does not depend on a secret, which is never
+/// empty.
 pub(super) fn guard_equality(left: &Value, right: &Value) -> Result<(), Error> {
-    let settles =
-        |value: &Value| value.is_none() || value.is_undefined() || value.as_str().is_none() && value.len() == Some(0);
+    let settles = |value: &Value| value.is_none() || value.is_undefined() || value.len() == Some(0);
     let settled = settles(left) || settles(right);
     SecretMisuse::Compare.refuse_if(!settled && (contains_secret(left) || contains_secret(right)))
 }
@@ -83,11 +82,6 @@ pub(super) fn guard_order(left: &Value, right: &Value) -> Result<(), Error> {
 pub(super) fn guard_search(item: &Value, container: &Value) -> Result<(), Error> {
     let searched = container.kind() != ValueKind::Map && contains_secret(container);
     SecretMisuse::Search.refuse_if(searched || contains_secret(item))
-}
-
-/// Checks a value that decides alone: `{% if value %}`.
-pub(super) fn guard_decision(value: &Value) -> Result<(), Error> {
-    SecretMisuse::Decide.refuse_if(is_secret_text(value))
 }
 
 /// Checks a slice, a loop or an assignment to several names, which take a text apart.
@@ -120,14 +114,7 @@ pub(super) fn guard_filter(name: &'static str, args: &[Value]) -> Result<(), Err
     let misuse = SecretMisuse::Filter(name);
     let Some(first) = args.first().filter(|_| args.iter().any(contains_secret)) else { return Ok(()) };
     match name {
-        "merge" => Ok(()),
-        // With `true` it replaces an empty text.
-        "d" | "default" => misuse.refuse_if(args.len() > 2 && is_secret_text(first)),
-        "select" | "reject" if args.len() == 1 => guard_each_decision(first, |item| Some(item.clone())),
-        "selectattr" | "rejectattr" if args.len() == 2 => {
-            let path = args[1].as_str().unwrap_or_default();
-            guard_each_decision(first, |item| find_part(item, path))
-        }
+        "d" | "default" | "merge" => Ok(()),
         // They move items and do not read them. Of a text they would take the characters.
         "attr" | "batch" | "count" | "first" | "items" | "last" | "length" | "list" | "map" | "reject"
         | "rejectattr" | "reverse" | "select" | "selectattr" | "slice" => misuse.refuse_if(is_secret_text(first)),
@@ -145,11 +132,6 @@ pub(super) fn guard_filter(name: &'static str, args: &[Value]) -> Result<(), Err
         "replace" => misuse.refuse_if(args.iter().take(2).any(contains_secret)),
         _ => Err(misuse.to_error()),
     }
-}
-
-fn guard_each_decision(items: &Value, decides: impl Fn(&Value) -> Option<Value>) -> Result<(), Error> {
-    guard_split(items)?;
-    items.try_iter()?.filter_map(|item| decides(&item)).try_for_each(|value| guard_decision(&value))
 }
 
 fn sorts_by_value(args: &[Value]) -> bool {
