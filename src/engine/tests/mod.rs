@@ -16,4 +16,5 @@ mod renewal;
 mod rollout;
 mod saved;
 mod simulated_project;
+mod unproven;
 mod window;
