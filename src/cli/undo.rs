@@ -34,8 +34,7 @@ use std::sync::Arc;
 /// file or object was changed after the run, nothing is undone, and the error lists each reason. `--partial` undoes the rest.
 ///
 /// With `-o FILE` the plan is saved instead, for a review, `forge sign` and `forge apply FILE`. An undo is a run too, and
-/// can be undone. Hosts keep the last runs that changed them, 20 unless the inventory
-/// declares another number.
+/// can be undone. Hosts keep the last runs that changed them, 20 unless the inventory declares another number.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge undo last                                        the newest run of this machine
@@ -77,15 +76,16 @@ pub fn run_undo<B: Backend>(cx: &VerbContext<'_, B>, args: &UndoArgs) -> VerbRes
     block_on(async {
         let mut stop = InterruptSignals::start_listening()?;
         let undo = read_undo(cx, &mut stop, &output, &loaded, run.select(&cx.settings.filter, args.overwrite)).await?;
+        let run_is_known = run.changed.is_some();
         let (run, kept) = (&run.id, cx.backend.project(&loaded.0).undo);
-        if undo.changes == 0 && undo.refused.len() == undo.forgotten {
+        let is_known = run_is_known || undo.refused.len() > undo.forgotten;
+        if undo.changes == 0 && undo.silent.is_empty() && (undo.refused.is_empty() || !is_known) {
             return Err(explain_nothing(run, kept));
         }
         check_refusals(&undo, run, args.partial)?;
         report_unchanged(cx, &undo);
         if undo.changes == 0 {
-            let error = CliError::failed(format!("no change of run {run} can be undone; nothing was changed"));
-            return Err(error.hint("run without `--partial` for the reasons"));
+            return Err(CliError::failed(format!("no change of run {run} can be undone; nothing was changed")));
         }
         let mut settings = args.keep.apply_to_settings(&any_step)?;
         settings.undo = Some(Arc::new(undo.into_request()));

@@ -119,8 +119,9 @@ fn recorded_value(record: &AppliedRecordView<'_>, change: &AttributeChange, decl
     match change.mark.recorded {
         RecordedValue::Named => record.attribute_value(&change.attribute),
         RecordedValue::At(pointer) => record.value_at(pointer),
-        RecordedValue::ImpliedBy(pointer) => {
-            let declared = change.to.as_ref().filter(|_| record.is_equal_at(pointer, &declared.value));
+        RecordedValue::ImpliedBy(pointers) => {
+            let is_same = pointers.iter().all(|pointer| record.is_equal_at(pointer, &declared.value));
+            let declared = change.to.as_ref().filter(|_| is_same);
             declared.map(|to| to.raw().to_owned())
         }
     }
@@ -280,9 +281,13 @@ mod tests {
         let at = RecordedValue::At("/value");
         assert_eq!(cause(at, Some("11"), "12"), DriftCause::RecipeChanged);
         assert_eq!(cause(at, Some("77"), "12"), DriftCause::Both);
-        let implied = RecordedValue::ImpliedBy("/state");
+        let implied = RecordedValue::ImpliedBy(&["/state"]);
         assert_eq!(cause(implied, None, "tmpfs (tmpfs)"), DriftCause::MachineChanged);
-        assert_eq!(cause(RecordedValue::ImpliedBy("/path"), None, "x"), DriftCause::RecipeChanged, "not recorded");
+        assert_eq!(
+            cause(RecordedValue::ImpliedBy(&["/state", "/entry"]), None, "x"),
+            DriftCause::RecipeChanged,
+            "not recorded"
+        );
         assert_eq!(cause(RecordedValue::Named, Some("77"), "12"), DriftCause::RecipeChanged);
     }
 

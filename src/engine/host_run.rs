@@ -4,7 +4,7 @@
 use super::cancel::StopLevel;
 use super::created_cluster;
 use super::dependency_gate::{DependencyGate, GateRefusal};
-use super::event::Event;
+use super::event::{Event, StepResult};
 use super::final_proof::FinalProof;
 use super::group_cycle::GroupCycle;
 use super::host_entry::{connect_host, lock_host, prepare_state_folder};
@@ -22,7 +22,7 @@ use super::untouched_host::{
     report_unchanged,
 };
 use super::window::{MaintenanceWindow, refresh_test_labels};
-use crate::model::{HostOutcome, UntrustedText};
+use crate::model::{HostOutcome, StepId, UntrustedText};
 use crate::object::TEST_LABEL_PREFIX;
 use crate::plan::{HostPlan, HostReachability, ObservedHost, StepStage};
 use crate::transport::TransportError;
@@ -78,7 +78,10 @@ pub(super) async fn run_host(
 
 /// Publishes that a host is done. A host that this run does not change does not count against the failure budget,
 /// whatever fails there, unless it is a canary.
-fn announce_finished(run: &ApplyContext<'_>, plan: &HostPlan, report: HostReport) -> HostReport {
+fn announce_finished(run: &ApplyContext<'_>, plan: &HostPlan, mut report: HostReport) -> HostReport {
+    if report.outcome == HostOutcome::Skipped && is_skipped_as_asked(run, plan, &report) {
+        report.outcome = HostOutcome::Pending;
+    }
     let counts = (plan.has_changes() || run.canaries.contains(&plan.host)) && !report.host.is_cluster();
     run.board.finish_host(&report.host, if counts { report.outcome } else { HostOutcome::Ok });
     if let Some(worker) = &run.options.worker {
@@ -90,6 +93,27 @@ fn announce_finished(run: &ApplyContext<'_>, plan: &HostPlan, report: HostReport
         reason: report.reason.clone(),
     });
     report
+}
+
+/// Returns whether each skipped step needs one that is held back on the same host, so that nothing failed.
+fn is_skipped_as_asked(run: &ApplyContext<'_>, plan: &HostPlan, report: &HostReport) -> bool {
+    let name = |step: &StepId| format!("{}/{}", step.recipe, step.step);
+    let of = |test: fn(&StepResult) -> bool| report.steps.iter().filter(move |step| test(&step.result));
+    let mut held: BTreeSet<String> =
+        of(|result| matches!(result, StepResult::Held { .. })).map(|s| name(&s.id)).collect();
+    of(|result| matches!(result, StepResult::Skipped { .. })).all(|skipped| {
+        let index = run.project.graph.find_step(&skipped.id.recipe, &skipped.id.step);
+        let root = index.and_then(|index| run.board.read_data(|data| data.find_root(index, &plan.host).map(name)));
+        let planned = || {
+            let step = plan.steps.iter().find(|step| step.id == skipped.id)?;
+            step.waits_for.as_ref().filter(|need| need.shortfall.is_none()).map(|need| need.step.clone())
+        };
+        let is_asked = root.or_else(planned).is_some_and(|root| held.contains(&root));
+        if is_asked {
+            held.insert(name(&skipped.id));
+        }
+        is_asked
+    })
 }
 
 async fn close_session(link: Option<Box<dyn HostSession>>) {

@@ -207,12 +207,9 @@ impl HostReport {
             HostOutcome::Cancelled
         } else if unknown {
             HostOutcome::Unknown
-        } else if any(|r| matches!(r, StepResult::Held { .. })) {
-            // Steps that need the one that is held back are skipped as asked: nothing failed.
-            HostOutcome::Pending
         } else if any(|r| matches!(r, StepResult::Skipped { .. })) {
             HostOutcome::Skipped
-        } else if any(|r| matches!(r, StepResult::Pending { .. })) {
+        } else if any(|r| matches!(r, StepResult::Pending { .. } | StepResult::Held { .. })) {
             HostOutcome::Pending
         } else if any(|r| matches!(r, StepResult::Changed)) {
             HostOutcome::Changed

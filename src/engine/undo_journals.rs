@@ -90,6 +90,10 @@ pub(super) fn parse_journal(text: &str) -> Option<HostJournal> {
             journal.recorded.insert((name.to_owned(), run.to_owned()));
             continue;
         }
+        if key == "settled" {
+            journal.settled.extend(UndoneStep::parse_lines(value).into_iter().map(|mark| mark.step));
+            continue;
+        }
         if key == "undone" {
             journal.later.add_undone(UndoneStep::parse_lines(value));
             continue;

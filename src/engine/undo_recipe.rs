@@ -23,6 +23,8 @@ pub(super) struct HostJournal {
     pub oldest: Option<String>,
     /// The names of records, with the runs that wrote them. Not of the cluster.
     pub recorded: BTreeSet<(String, String)>,
+    /// The steps of the run whose change was undone, with their records. Not of the cluster.
+    pub settled: BTreeSet<StepId>,
     /// The present state of what the steps declare. Only of the cluster: hosts compare their files by themselves.
     pub seen: Observation,
 }
@@ -214,12 +216,14 @@ impl<'j> RunOnHost<'j> {
         step.effect.paths.iter().find_map(|path| self.find_path_refusal(path))
     }
 
-    /// Whether the run, or a later one, proved the step, as its record says. Steps of an undo have no records: they count as
-    /// proven.
+    /// Whether the run, or a later one, proved the step, as its record says. Steps of an undo have no records, and an undone
+    /// step has none any longer: they count as proven.
     fn is_proven(&self, step: &UndoStep) -> bool {
         let name = step.step.record_name(self.cluster);
         let is_own = |recorded: &(String, String)| recorded.0 == name && *recorded.1 >= *self.selection.run;
-        self.journal.recorded.iter().any(is_own) || step.records.iter().all(|record| record.step != step.step)
+        self.journal.recorded.iter().any(is_own)
+            || self.journal.settled.contains(&step.step)
+            || step.records.iter().all(|record| record.step != step.step)
     }
 
     /// Returns the first step of the cluster that cannot be undone together with the others that are not refused.
@@ -376,6 +380,9 @@ impl GeneratedSteps {
         if declared.absent {
             written["when"] = json!("false");
             written["otherwise"] = json!("absent");
+        }
+        if let Some(disruption) = declared.disruption {
+            written["disruption"] = json!(disruption);
         }
         if let Some(seconds) = step.guard_s
             && resource::kind_traits(&declared.kind).guard == GuardSupport::Own

@@ -349,6 +349,9 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
             if turn.step.traits().reach == EffectReach::Unknown {
                 self.opaque.insert(turn.expanded.id.clone());
                 self.ahead.predicted.is_opaque = true;
+            }
+            if turn.step.traits().may_touch_other_files() {
+                self.ahead.predicted.may_touch_other_files = true;
                 self.ahead.predicted.may_bring_files |= !turn.expanded.absent;
             }
             if packages.has_changes() {

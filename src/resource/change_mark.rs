@@ -36,8 +36,8 @@ pub enum RecordedValue {
     Named,
     /// At this JSON pointer.
     At(&'static str),
-    /// Not literally: two declarations that are equal at this JSON pointer declare the same value.
-    ImpliedBy(&'static str),
+    /// Not literally: two declarations that are equal at these JSON pointers declare the same value.
+    ImpliedBy(&'static [&'static str]),
 }
 
 /// What differs.

@@ -35,6 +35,8 @@ pub struct KindTraits {
     pub only_removes: bool,
     /// A change or removal may remove more than the resource: a home directory, unpacked files.
     pub removes_more: bool,
+    /// A change may write or remove files that the step does not name: those of an archive, of an installer.
+    pub unpacks_files: bool,
     /// A failed change may be half done, so the report includes the state after it.
     pub fails_halfway: bool,
     /// The kind refuses secrets in all its text with its own reason.
@@ -121,6 +123,7 @@ impl KindTraits {
         only_waits: false,
         only_removes: false,
         removes_more: false,
+        unpacks_files: false,
         fails_halfway: false,
         explains_secrets: false,
         guard: GuardSupport::None,
@@ -141,6 +144,11 @@ impl KindTraits {
 
     /// A kind of objects of the cluster's API.
     pub const IN_CLUSTER: Self = Self { in_cluster: true, ..Self::DEFAULT };
+
+    /// Reports whether a change may write or remove files that the step does not name.
+    pub fn may_touch_other_files(&self) -> bool {
+        self.unpacks_files || self.reach == EffectReach::Unknown
+    }
 
     /// Reports whether a change may remove things that cannot be predicted.
     pub fn may_remove_more(&self) -> bool {

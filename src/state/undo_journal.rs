@@ -232,10 +232,12 @@ forge_keep
 
 /// Prints the journal of a run, `$1`, as fields that end with NUL: `group` with a number, `json`, then `before STATE
 /// PATH` and `after` with what `stat` printed then, `same` with a path that is as before again, and `now` with what
-/// `stat` prints now. `recorded` is the name of a record with its run, `NAME:"run":"RUN"`. For each later run follow `later` with a group, `undone` with the steps whose change was undone, and
-/// `found`: what the run found at a path of the first one, `STATE back|moved`, what `stat` prints about the copy, and the
-/// path; `back` if the path has that content, owner and mode now. The ID of a run begins with its time, so names are in
-/// the order of the runs. Of a run that the host does not keep it prints only `oldest` with the oldest one that it keeps.
+/// `stat` prints now. `recorded` is the name of a record with its run, `NAME:"run":"RUN"`; `settled` has the
+/// steps of the run whose change was undone. For each later run follow
+/// `later` with a group, `undone` with the steps whose change was undone, and `found`: what the run found at a path of the
+/// first one, `STATE back|moved`, what `stat` prints about the copy, and the path; `back` if the path has that content,
+/// owner and mode now. The ID of a run begins with its time, so names are in the order of the runs. Of a run that the host
+/// does not keep it prints only `oldest` with the oldest one that it keeps.
 pub const READ_JOURNAL: &str = r#"
 run=$1 d=/var/lib/forge/undo/$1
 if [ -e /var/lib/forge ] && [ ! -r /var/lib/forge ]; then echo 'root is required: set `connect: { sudo: … }` or log in as root' >&2; exit 1; fi
@@ -257,6 +259,7 @@ is_same() {
 }
 ( cd /var/lib/forge/applied && grep -Ho '"run":"[0-9]\{8\}T[0-9]\{6\}-[0-9a-z]*"' -- *.json ) 2>/dev/null |
   while IFS= read -r line; do printf 'recorded\0%s\0' "$line"; done
+[ ! -f ./undone ] || printf 'settled\0%s\0' "$(cat ./undone)"
 nl='
 '
 own=$nl

@@ -77,7 +77,7 @@ fn add_operator_filters(env: &mut Environment<'static>) {
         secret_guard::guard_split(&of).map(|()| vec![step, stop, start, of])
     });
     env.add_filter(CHANGED_FILTER, |values: Rest<Value>| {
-        secret_guard::guard_test("changed", &values[1..]).map(|()| values.iter().rev().cloned().collect::<Vec<_>>())
+        secret_guard::guard_loop_changed(&values[1..]).map(|()| values.iter().rev().cloned().collect::<Vec<_>>())
     });
 }
 

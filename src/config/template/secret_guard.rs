@@ -18,6 +18,8 @@ pub(super) enum SecretMisuse {
     UseAsKey,
     Filter(&'static str),
     Test(&'static str),
+    /// `loop.changed(value)`.
+    LoopChanged,
     /// A list or a map is written as text, which would write its texts with escapes.
     WriteContainer,
 }
@@ -37,6 +39,9 @@ impl std::fmt::Display for SecretMisuse {
             }
             Self::Test(name) => {
                 write!(f, "the test `{name}` does not accept secrets: templates do not know their values")
+            }
+            Self::LoopChanged => {
+                f.write_str("`loop.changed` does not accept secrets: templates do not know their values")
             }
             Self::WriteContainer => f.write_str("a list or map with a secret cannot be written as text"),
         }
@@ -100,6 +105,11 @@ pub(super) fn guard_written(value: &Value) -> Result<(), Error> {
     SecretMisuse::WriteContainer.refuse_if(value.as_str().is_none() && contains_secret(value))
 }
 
+/// Checks the values of `loop.changed(…)`.
+pub(super) fn guard_loop_changed(values: &[Value]) -> Result<(), Error> {
+    SecretMisuse::LoopChanged.refuse_if(values.iter().any(contains_secret))
+}
+
 /// Checks a test of the engine, except those of a type.
 pub(super) fn guard_test(name: &'static str, args: &[Value]) -> Result<(), Error> {
     match (name, args) {
@@ -121,6 +131,7 @@ pub(super) fn guard_filter(name: &'static str, args: &[Value]) -> Result<(), Err
         "chain" | "zip" => misuse.refuse_if(args.iter().any(is_secret_text)),
         "dictsort" => misuse.refuse_if(is_secret_text(first) || sorts_by_value(args) && contains_secret(first)),
         "groupby" | "max" | "min" | "sort" | "sum" | "unique" => {
+            misuse.clone().refuse_if(is_secret_text(first))?;
             misuse.refuse_if(list_read_values(name, args)?.iter().any(contains_secret))
         }
         "join" => {

@@ -281,3 +281,22 @@ fn canary_with_a_change_that_is_held_back_lets_the_others_start() {
     assert_eq!((outcomes, ran.exit_code()), ([HostOutcome::Pending; 2], 10));
     assert!(stage.has_file("n2", "page") && !stage.has_file("n2", "big") && !stage.has_file("n2", "later"));
 }
+
+/// A step that is skipped because of another host is not what `--max-disruption` asks for.
+#[test]
+fn canary_that_another_host_keeps_from_a_step_stays_the_canary() {
+    let own = "needs: { other: { of: selected, least: 100% } }
+steps:
+  - { name: page, file: { path: '@root/page', content: x, @own } }
+";
+    let other = "steps:\n  - { name: odd, command: { check: 'test ! -e @root/bad || exit 7; test -e @root/odd', apply: 'touch @root/odd' } }\n";
+    let big =
+        "steps:\n  - { name: big, disruption: D2, command: { creates: '@root/big', apply: 'touch @root/big' } }\n";
+    let apply = ["other", "own", "big"].map(|name| format!("  - {{ recipe: {name}, on: all }}\n")).concat();
+    let recipes = [("other", other), ("own", own), ("big", big)];
+    let mut stage = SimulatedProject::new(3, &format!("rollout: {{ canary: 1 }}\napply:\n{apply}"), &recipes);
+    stage.policy = PlanPolicy { max_disruption: DisruptionClass::D1, ..PlanPolicy::default() };
+    stage.create_host_file("n2", "bad");
+    let ran = stage.run_once();
+    assert_eq!(ran.host_outcome("n1"), HostOutcome::Skipped, "{:#?}", ran.report.hosts[0]);
+}

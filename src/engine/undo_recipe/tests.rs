@@ -352,6 +352,17 @@ fn unproven_command_is_removed_whatever_its_check_says() {
     }
 }
 
+/// Its undo removed the record.
+#[test]
+fn command_that_is_undone_already_was_proven() {
+    let fields = json!({ "check": "c", "apply": "a", "remove": "r", "user": "app" });
+    let groups = vec![group(3, &[], vec![command_step(&fields)])];
+    let settled = [StepId::new("web", "install")].into();
+    let journal = HostJournal { groups, settled, ..HostJournal::default() };
+    let undo = build_undo("lab", all(&StepFilter::default()), vec![(HostName::new("a"), journal)]);
+    assert_eq!((undo.refused.len(), generated_steps(&undo).len()), (0, 1));
+}
+
 #[test]
 fn unproven_command_of_another_user_needs_its_own_check_of_the_removal() {
     let mut fields = json!({ "check": "c", "apply": "a", "remove": "r", "user": "app" });

@@ -320,6 +320,7 @@ fn parse_predicted(given: &Value) -> Option<EarlierStepEffects> {
     let will_touch = paths.map(str::to_owned).collect();
     let takes_more = given.get("takes_more").is_some();
     let is_opaque = given.get("is_opaque").is_some();
+    let may_touch_other_files = given.get("may_touch_other_files").is_some();
     let may_bring_files = given.get("may_bring_files").is_some();
     Some(EarlierStepEffects {
         will_exist,
@@ -327,6 +328,7 @@ fn parse_predicted(given: &Value) -> Option<EarlierStepEffects> {
         will_touch,
         takes_more,
         is_opaque,
+        may_touch_other_files,
         may_bring_files,
         after,
         ..EarlierStepEffects::default()

@@ -51,12 +51,7 @@ same reason the keys of root are not read in a `.ssh` that other users can write
 **Removal** removes these keys, whatever their options; other keys, directory and file stay.",
     fields: FIELDS,
     build,
-    traits: KindTraits {
-        explains_secrets: true,
-        guard: GuardSupport::Own,
-        reach: EffectReach::Resource,
-        ..KindTraits::DEFAULT
-    },
+    traits: KindTraits { guard: GuardSupport::Own, reach: EffectReach::Resource, ..KindTraits::DEFAULT },
 };
 
 const FIELDS: &[FieldSpec] = &[

@@ -439,11 +439,11 @@ impl TypedResource for UserResource {
     fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<UserDiff> {
         let judged = user_state(seen, &self.probe()).and_then(|state| match (self.absent, state) {
             (true, state) => Ok(self.assess_removal(state)),
-            (false, UserState::Absent) if self.locked == Some(false) => Ok(block_unlock("a new account")),
             (false, UserState::Absent) if !self.create => {
                 let account = AccountName::User(self.name.clone());
                 Ok(assess_uncreated(self.assess_missing(), &account, cx))
             }
+            (false, UserState::Absent) if self.locked == Some(false) => Ok(block_unlock("a new account")),
             (false, UserState::Absent) => Ok(self.assess_missing()),
             (false, UserState::Present(info)) if self.lacks_password(info) => Ok(block_unlock("the account")),
             (false, UserState::Present(info)) => self.assess_existing(info),

@@ -53,7 +53,7 @@ unpacked again.
 **Removal** removes `into` with its contents, if forge unpacked it.",
     fields: FIELDS,
     build,
-    traits: KindTraits { removes_more: true, exposure: PackageExposure::Unknown, ..KindTraits::DEFAULT },
+    traits: KindTraits { removes_more: true, unpacks_files: true, exposure: PackageExposure::Unknown, ..KindTraits::DEFAULT },
 };
 
 const FIELDS: &[FieldSpec] = &[

@@ -53,7 +53,7 @@ all sources if two entries disagree on the key.
 [`repository`](repository.md) declares the same and also works on hosts with dnf.",
     fields: FIELDS,
     build,
-    traits: KindTraits { explains_secrets: true, ..KindTraits::DEFAULT },
+    traits: KindTraits::DEFAULT,
 };
 
 const FIELDS: &[FieldSpec] = &[

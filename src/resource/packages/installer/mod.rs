@@ -51,7 +51,12 @@ secrets are rejected there.
 **Removal** runs `uninstall`; an installer without it cannot be removed.",
     fields: FIELDS,
     build,
-    traits: KindTraits { fails_halfway: true, exposure: PackageExposure::Unknown, ..KindTraits::DEFAULT },
+    traits: KindTraits {
+        fails_halfway: true,
+        unpacks_files: true,
+        exposure: PackageExposure::Unknown,
+        ..KindTraits::DEFAULT
+    },
 };
 
 const PROGRAM_FIELDS: &[FieldSpec] = &[

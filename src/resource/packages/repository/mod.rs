@@ -47,7 +47,7 @@ for `apt_repository`.
 **Removal** removes the files. Installed packages and keys that rpm imported stay.",
     fields: FIELDS,
     build,
-    traits: KindTraits { explains_secrets: true, ..KindTraits::DEFAULT },
+    traits: KindTraits::DEFAULT,
 };
 
 const FIELDS: &[FieldSpec] = &[

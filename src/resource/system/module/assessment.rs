@@ -111,8 +111,9 @@ fn find_changing_step<'c>(file: &str, cx: &AssessmentContext<'c>) -> Option<&'c 
     let earlier = cx.predicted?;
     let file_name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let is_same = |path: &String| file_name(path) == file_name(file);
-    let may_change =
-        file.is_empty() || earlier.is_opaque || earlier.will_touch.iter().chain(&earlier.will_go).any(is_same);
+    let may_change = file.is_empty()
+        || earlier.may_touch_other_files
+        || earlier.will_touch.iter().chain(&earlier.will_go).any(is_same);
     earlier.after.as_deref().filter(|_| may_change)
 }
 

@@ -11,7 +11,7 @@ use self::declaration::{DesiredMountState, MountResource};
 use self::fstab::FSTAB;
 use self::mount_diff::{CurrentMountDiff, MaskedUnitDiff, MountDiff};
 use crate::diag::Diag;
-use crate::model::{BootUndo, UndoDeclaration, UndoEffect, Value};
+use crate::model::{BootUndo, DisruptionClass, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::composite::PartAssessments;
 use crate::resource::shared::support::{
@@ -292,7 +292,10 @@ impl MountResource {
                 let fields = json!({ "check": check, "apply": format!("umount -- {point}"), "remove": self.render_plain_mount() });
                 UndoEffect {
                     paths: vec![FSTAB.to_owned()],
-                    ..UndoEffect::declare(vec![UndoDeclaration::present("command", fields)])
+                    ..UndoEffect::declare(vec![UndoDeclaration {
+                        disruption: Some(DisruptionClass::D1),
+                        ..UndoDeclaration::present("command", fields)
+                    }])
                 }
             }
             Some(CurrentMountDiff::Remount { .. } | CurrentMountDiff::Unmount { .. }) => {

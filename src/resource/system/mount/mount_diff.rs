@@ -97,7 +97,7 @@ impl ResourceDiff for CurrentMountDiff {
 fn render_mounted(from: Option<&str>, to: Option<&str>) -> AttributeChange {
     AttributeChange::new("mounted", from, to)
         .with_aspect(ChangeAspect::Mounted)
-        .recorded(RecordedValue::ImpliedBy("/state"))
+        .recorded(RecordedValue::ImpliedBy(&["/state", "/entry"]))
 }
 
 /// Returns source and type as text.

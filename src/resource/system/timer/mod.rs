@@ -292,7 +292,7 @@ impl ResourceDiff for TimerDiff {
                 _ => change,
             })
         };
-        let state = state.into_iter().map(|change| change.recorded(RecordedValue::ImpliedBy("/absent")));
+        let state = state.into_iter().map(|change| change.recorded(RecordedValue::ImpliedBy(&["/absent"])));
         at(service, "/service/content").chain(at(timer, "/timer/content")).chain(state).collect()
     }
 }
