@@ -381,9 +381,6 @@ impl GeneratedSteps {
             written["when"] = json!("false");
             written["otherwise"] = json!("absent");
         }
-        if let Some(disruption) = declared.disruption {
-            written["disruption"] = json!(disruption);
-        }
         if let Some(seconds) = step.guard_s
             && resource::kind_traits(&declared.kind).guard == GuardSupport::Own
         {

@@ -1,6 +1,6 @@
 //! How a change can be undone: the paths that are copied before it, and declarations of the state before it.
 
-use super::{DisruptionClass, Value};
+use super::Value;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -91,9 +91,6 @@ pub struct UndoDeclaration {
     /// undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restarts: bool,
-    /// The disruption class of a change of it, if it is another one than the kind's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disruption: Option<DisruptionClass>,
 }
 
 /// How long a host keeps what an undo needs.
@@ -158,7 +155,7 @@ impl UndoEffect {
 impl UndoDeclaration {
     /// Returns the declaration of a resource that existed.
     pub fn present(kind: &str, fields: Value) -> Self {
-        Self { kind: kind.to_owned(), absent: false, fields, restarts: false, disruption: None }
+        Self { kind: kind.to_owned(), absent: false, fields, restarts: false }
     }
 
     /// Returns the declaration of a resource that did not exist.

@@ -140,18 +140,6 @@ steps:
     file: { path: /etc/token, content: "token={{ params.token }}\n", mode: "0600" }
   - name: command
     command: { check: test -e /srv/used, apply: "printf %s \"$TOKEN\" > /srv/used; echo \"used $TOKEN\"", env: { TOKEN: "{{ params.token }}" } }
-  - name: inline
-    command:
-      check: |
-        cat > /dev/null <<'END'
-        {{ params.token }}
-        END
-        sleep 0.2; test -e /srv/inline
-      apply: |
-        cat > /srv/inline <<'END'
-        {{ params.token }}
-        END
-        sleep 0.2
   - name: failure
     command: { check: test -e /srv/never, apply: "echo \"said $TOKEN\" >&2; exit 4", env: { TOKEN: "{{ params.token }}" } }
 "#;

@@ -11,12 +11,10 @@ use self::declaration::{DesiredMountState, MountResource};
 use self::fstab::FSTAB;
 use self::mount_diff::{CurrentMountDiff, MaskedUnitDiff, MountDiff};
 use crate::diag::Diag;
-use crate::model::{BootUndo, DisruptionClass, UndoDeclaration, UndoEffect, Value};
+use crate::model::{BootUndo, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::composite::PartAssessments;
-use crate::resource::shared::support::{
-    bad_value, format_mode, mount_state, quote_word, reject_secrets, required_text,
-};
+use crate::resource::shared::support::{bad_value, format_mode, mount_state, reject_secrets, required_text};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, ChangedPart, DeclaredResource,
@@ -255,14 +253,6 @@ impl TypedResource for MountResource {
 }
 
 impl MountResource {
-    /// Returns the command that mounts it, whatever fstab says.
-    fn render_plain_mount(&self) -> String {
-        let options = if self.options.is_empty() { "defaults".to_owned() } else { self.options.join(",") };
-        let [fstype, options, source, path] =
-            [&self.fstype, &options, &self.source, &self.path].map(|word| quote_word(word));
-        format!("mount -t {fstype} -o {options} -- {source} {path}")
-    }
-
     /// Returns the declaration of the same entry without the mount.
     fn unmounted_fields(&self) -> Value {
         json!({
@@ -285,18 +275,8 @@ impl MountResource {
             Some(CurrentMountDiff::Mount { .. }) if is_new => {
                 UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, fields)])
             }
-            // Another entry was there, perhaps several: a mount step cannot declare them.
             Some(CurrentMountDiff::Mount { .. }) => {
-                let point = quote_word(&self.path);
-                let check = format!("[ -r /proc/self/mountinfo ] || exit 2\n! mountpoint -q -- {point}");
-                let fields = json!({ "check": check, "apply": format!("umount -- {point}"), "remove": self.render_plain_mount() });
-                UndoEffect {
-                    paths: vec![FSTAB.to_owned()],
-                    ..UndoEffect::declare(vec![UndoDeclaration {
-                        disruption: Some(DisruptionClass::D1),
-                        ..UndoDeclaration::present("command", fields)
-                    }])
-                }
+                UndoEffect::irreversible("its former entry in `/etc/fstab` is not kept apart from other entries")
             }
             Some(CurrentMountDiff::Remount { .. } | CurrentMountDiff::Unmount { .. }) => {
                 UndoEffect::irreversible("the options of the current mount are not kept")
