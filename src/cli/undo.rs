@@ -117,10 +117,11 @@ pub struct ReloadedUndo {
 }
 
 impl ReloadedUndo {
-    /// Returns the error of a plan that no longer is the undo of its run. `difference` says how it differs.
+    /// Returns the error of a plan that differs from the undo that would be planned now. `difference` says how.
     pub fn explain_difference(&self, path: &Utf8Path, difference: Option<String>) -> CliError {
         let run = &self.run;
-        let message = format!("the undo of run {run} is no longer the one in `{path}`; nothing was changed");
+        let message =
+            format!("`{path}` differs from the undo of run {run} that the hosts allow now; nothing was changed");
         let reasons = self.refusals.iter().map(|refusal| format!("not undone now: {refusal}"));
         let error = reasons.chain(difference).fold(CliError::stale(message), CliError::note);
         error.hint(self.advise_new_plan())

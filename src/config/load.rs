@@ -1,9 +1,10 @@
 //! Loads a project: takes the path of an inventory, and returns a checked project or all errors.
 
 use super::builtin_data::BUILTIN_PATH;
+use super::declaration_checks::{DeclarationChecks, add_applied_at};
 use super::expand::{ExpandedStep, ExpansionInputs, ExpansionState, StepExpander};
 use super::file_access::{build_unreadable_diag, confine_path, describe_io_error};
-use super::instances::{self, AppliedRecipes, RecipeLibrary, build_failed_rule_diag};
+use super::instances::{self, AppliedRecipes, RecipeLibrary};
 use super::inventory::selector::SelectorUniverse;
 use super::inventory::{self, RawInventory, ResolvedInventory};
 use super::load_context::LoadContext;
@@ -13,18 +14,16 @@ use super::locked_digests::LockedDigests;
 use super::step_conflicts::ConflictFinder;
 use super::template::ProgramCache;
 use super::template_check::{TemplateChecker, TemplateLocation};
-use super::template_list::{list_step_templates, list_verify_templates};
 use super::written_values::WrittenValues;
 use super::{
-    ConditionOutcome, ExportedValues, FactSource, GeneratedRecipe, Project, Recipe, RecipeInstance, RecipeRule,
-    RecipeStep, RecipeVerification, RolloutPolicy, TestSuite, YamlData, YamlNode, cluster_member, generated_entries,
-    graph_links, recipe, recipe_cycles, recipe_reads, step_body_check,
+    ExportedValues, FactSource, GeneratedRecipe, Project, Recipe, RecipeInstance, RecipeStep, RolloutPolicy, TestSuite,
+    YamlData, YamlNode, cluster_member, generated_entries, graph_links, recipe, recipe_cycles, recipe_reads,
+    step_body_check,
 };
 use crate::acceptance::FabricLayout;
 use crate::diag::{Diag, DiagCode, DiagList, DiagSeverity, FileId, SourceMap, Span};
 use crate::graph::Graph;
 use crate::model::HostName;
-use crate::script::{CheckTextFault, find_check_fault};
 use camino::{Utf8Path, Utf8PathBuf};
 use indexmap::IndexMap;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -416,21 +415,20 @@ fn expand_without_facts(project: &Project, broken: &HashSet<Span>, diags: &mut D
         let Some(host) = project.hosts.get(name) else { continue };
         // Missing and invalid parameters are already reported; errors that result from them are not.
         let whole: Vec<_> = own.iter().filter(|own| own.params.len() == own.recipe.params.len()).cloned().collect();
-        whole.iter().for_each(|instance| check_rules(&expander, host, instance, broken, &known, diags));
+        let checks = DeclarationChecks { expander: &expander, host, broken, known: &known };
+        whole.iter().for_each(|instance| checks.check_rules(instance, diags));
         if claims.was_checked(&expander, &whole) {
             continue;
         }
-        whole.iter().for_each(|instance| check_verifications(&expander, host, instance, broken, &known, diags));
+        whole.iter().for_each(|instance| checks.check_verifications(instance, diags));
         let mut turns = Vec::new();
         for (instance, step) in whole.iter().flat_map(|own| own.recipe.steps.iter().map(move |step| (own, step))) {
             let expanded = expander.expand_step(host, instance, step, &known);
             let is_broken = is_broken_step(step, broken);
-            if !instance.absent {
-                check_export_scripts(&expander, host, (instance, step), &known, diags);
-            }
+            checks.check_export_scripts(instance, step, diags);
             for turn in expanded.iter() {
                 report_step_mistakes(turn, instance, (step, is_broken), &mut written, diags);
-                check_effective(&expander, host, (instance, step), turn, broken, &known, diags);
+                checks.check_effective((instance, step), turn, diags);
             }
             turns.push((step, expanded));
         }
@@ -469,92 +467,5 @@ fn report_step_mistakes(
                 written.move_to_param(diag, instance, step).unwrap_or_else(|| add_applied_at(diag, instance))
             }),
         );
-    }
-}
-
-/// Adds the place where the recipe is applied: its own text is valid, but the values of that entry are not.
-fn add_applied_at(diag: &Diag, instance: &RecipeInstance) -> Diag {
-    let known = diag.span == Some(instance.span) || diag.others.iter().any(|(span, _)| *span == instance.span);
-    match known {
-        true => diag.clone(),
-        false => diag.clone().with_other_span(instance.span, "applied here"),
-    }
-}
-
-/// Reports errors of verifications that do not depend on the state of a host.
-fn check_verifications(
-    expander: &StepExpander<'_>,
-    host: &super::Host,
-    instance: &Arc<RecipeInstance>,
-    broken: &HashSet<Span>,
-    known: &ExpansionInputs<'_>,
-    diags: &mut DiagList,
-) {
-    let is_whole =
-        |verify: &&RecipeVerification| list_verify_templates(verify).iter().all(|(_, _, span)| !broken.contains(span));
-    for verify in instance.recipe.verify.iter().filter(|_| !instance.absent).filter(is_whole) {
-        let found = expander.find_verify_mistakes(host, instance, verify, known);
-        diags.0.extend(found.iter().map(|diag| add_applied_at(diag, instance)));
-    }
-}
-
-/// Reports secrets in the commands that read exports.
-fn check_export_scripts(
-    expander: &StepExpander<'_>,
-    host: &super::Host,
-    (instance, step): (&Arc<RecipeInstance>, &Arc<RecipeStep>),
-    known: &ExpansionInputs<'_>,
-    diags: &mut DiagList,
-) {
-    for (export, read) in step.exports.values().filter_map(|export| Some((export, export.read.as_deref()?))) {
-        let script = expander.render_export_command(host, instance, read, known);
-        let fault = script.ok().and_then(|script| find_check_fault(&script));
-        if let Some(fault) = fault.filter(|fault| *fault == CheckTextFault::Secret) {
-            let message = format!("`read` of the export `{}` {}", export.name, fault.describe());
-            let diag = Diag::error(DiagCode::BadValue, message).with_span(export.span);
-            diags.push(add_applied_at(&diag.hint(fault.hint()), instance));
-        }
-    }
-}
-
-fn check_effective(
-    expander: &StepExpander<'_>,
-    host: &super::Host,
-    (instance, step): (&Arc<RecipeInstance>, &Arc<RecipeStep>),
-    turn: &ExpandedStep,
-    broken: &HashSet<Span>,
-    known: &ExpansionInputs<'_>,
-    diags: &mut DiagList,
-) {
-    let is_broken = list_step_templates(step).iter().any(|(_, _, span)| broken.contains(span));
-    if !is_broken && !instance.absent && matches!(turn.state, ExpansionState::Resource(_)) {
-        let found = expander.find_effective_mistakes(host, instance, step, &turn.id, known);
-        diags.0.extend(found.iter().map(|diag| add_applied_at(diag, instance)));
-    }
-}
-
-fn check_rules(
-    expander: &StepExpander<'_>,
-    host: &super::Host,
-    instance: &Arc<RecipeInstance>,
-    broken: &HashSet<Span>,
-    known: &ExpansionInputs<'_>,
-    diags: &mut DiagList,
-) {
-    if instance.absent {
-        return;
-    }
-    let whole = |rule: &&RecipeRule| rule.when.iter().chain([&rule.require]).all(|expr| !broken.contains(&expr.span));
-    for rule in instance.recipe.rules.iter().filter(whole) {
-        let (judged, mistakes) = expander.evaluate_rule_with_diags(host, instance, rule, known);
-        mistakes.into_iter().for_each(|diag| diags.push(diag));
-        if matches!(judged, ConditionOutcome::Fails { .. }) {
-            diags.push(build_failed_rule_diag(
-                rule,
-                instance.find_accepted_reason(rule),
-                instance.span,
-                &instance.recipe.name,
-            ));
-        }
     }
 }

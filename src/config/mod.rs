@@ -8,6 +8,7 @@ mod chart;
 mod cluster_member;
 mod cluster_step;
 mod connect_settings;
+mod declaration_checks;
 mod drift;
 mod expand;
 mod explain;

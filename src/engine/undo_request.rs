@@ -81,7 +81,7 @@ pub struct UndoRequest {
     pub recipes: Vec<GeneratedRecipe>,
     /// For each host, the steps of the run that are undone there.
     hosts: BTreeMap<HostName, Vec<UndoneChange>>,
-    /// What is not undone, by host.
+    /// The changes that stay, by host.
     left: BTreeMap<HostName, LeftChanges>,
 }
 
@@ -135,7 +135,7 @@ pub struct UndoRefusal {
 }
 
 impl GeneratedUndo {
-    /// Returns the request, which has noted what is not undone.
+    /// Returns the request, with the changes that stay.
     pub fn into_request(self) -> UndoRequest {
         let mut request = self.request;
         for UndoRefusal { host, step, why } in self.refused {
@@ -170,7 +170,7 @@ impl UndoRequest {
         Self { scope, recipes, hosts, left: BTreeMap::new() }
     }
 
-    /// Adds to the report of each host what is not undone there. A host of which nothing is undone has no outcome of its
+    /// Adds to the report of each host the changes that stay there. A host of which nothing is undone has no outcome of its
     /// steps.
     pub(super) fn report_left_changes(&self, reports: &mut Vec<HostReport>) {
         for (host, left) in &self.left {

@@ -44,7 +44,7 @@ pub struct EarlierStepEffects {
     pub is_opaque: bool,
     /// Whether an earlier step may write or remove files that it does not name: a package, a command, an archive.
     pub may_touch_other_files: bool,
-    /// The same for an earlier step that is no removal.
+    /// The same for an earlier step that removes nothing.
     pub may_bring_files: bool,
     /// The name of an earlier step with changes that this one may depend on, if any. A command's check, for example,
     /// may then have another result.

@@ -34,6 +34,7 @@ pub use change_mark::{ChangeAspect, ChangeMark, ChangedObject, ChangedPart, Reco
 pub use earlier_effects::{EarlierStepEffects, ProvidedItem};
 pub use field::{FieldSpec, FieldType, FieldValues};
 pub use files::restore::declare_former_path;
+pub use generic::unproven_command::{declare_removal_of_rest, find_unproven_refusal};
 pub(crate) use kind::TypedResource;
 pub use kind::{DeclaredResource, Resource, ResourceBuildResult, ResourceKind};
 pub use membership::DeclaredMembership;
@@ -43,6 +44,5 @@ pub(crate) use shared::support::unit_name;
 pub use system::service::refresh_recorded_start;
 pub use traits::{EffectReach, GuardSupport, KindTraits, PackageExposure, PackageListing};
 pub use undo_kinds::{
-    ClusterUndoContext, align_memberships, build_cluster_undo, declare_removal_of_rest, find_cluster_refusal,
-    find_unproven_refusal, is_undo_declaration,
+    ClusterUndoContext, align_memberships, build_cluster_undo, find_cluster_refusal, is_undo_declaration,
 };

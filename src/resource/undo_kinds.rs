@@ -81,19 +81,6 @@ fn align_membership(earlier: &mut UndoDeclaration, later: &UndoDeclaration) {
     }
 }
 
-/// Returns the declaration that runs the `remove` of a command whose run did not prove it: its check says only whether
-/// the whole change is there. `mark` is the file that notes that `remove` ran. `None` if the declaration needs none.
-pub fn declare_removal_of_rest(declared: &UndoDeclaration, mark: &str) -> Option<UndoDeclaration> {
-    let is_removal = declared.kind == generic::command::KIND.name && declared.absent;
-    is_removal.then(|| generic::unproven_command::declare_removal_of_rest(&declared.fields, mark)).flatten()
-}
-
-/// Returns why a command whose run did not prove it cannot be undone: a lowercase fragment. `None` if it can.
-pub fn find_unproven_refusal(declared: &UndoDeclaration) -> Option<&'static str> {
-    let is_removal = declared.kind == generic::command::KIND.name && declared.absent;
-    is_removal.then(|| generic::unproven_command::find_unproven_refusal(&declared.fields)).flatten()
-}
-
 /// What the declarations of a step of the cluster depend on besides the step's own journal.
 #[derive(Debug)]
 pub struct ClusterUndoContext<'j> {

@@ -139,13 +139,17 @@ fn encode_base64(bytes: &[u8], secrets: &SecretStore) -> String {
     }
 }
 
-/// Appends a word in POSIX single quotes, in which every byte but `'` is literal.
+/// Returns a word in POSIX single quotes, in which every byte but `'` is literal.
+pub fn quote_word(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// Appends a blank and a quoted word.
 fn push_word(out: &mut String, value: &str) -> Result<(), FragmentError> {
     if value.contains('\0') {
         return Err(FragmentError::Nul);
     }
-    out.push_str(" '");
-    out.push_str(&value.replace('\'', r"'\''"));
-    out.push('\'');
+    out.push(' ');
+    out.push_str(&quote_word(value));
     Ok(())
 }

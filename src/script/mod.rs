@@ -11,7 +11,7 @@ pub mod safe_path;
 
 pub use assemble::{ScriptLimit, ScriptToken, ShellScript};
 pub use check_text::{CheckTextFault, find_check_fault};
-pub use fragment::{FragmentError, ShellFragment};
+pub use fragment::{FragmentError, ShellFragment, quote_word};
 pub use own_shell::is_own_shell;
 
 #[cfg(test)]

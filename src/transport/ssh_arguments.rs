@@ -3,6 +3,7 @@
 use super::jump_host::JumpHost;
 use super::ssh_user_config::ConnectTimeouts;
 use super::{ConnectionTarget, HostKeyCheck};
+use crate::script::quote_word;
 use camino::Utf8Path;
 use std::time::Duration;
 
@@ -109,12 +110,8 @@ fn proxy_command(target: &ConnectionTarget, log: &str, jumps: &[(&str, Duration)
     }
     // ssh prefixes the command with `exec`. The ssh that reads the text expands it once, so `%` in passed-on parts is
     // doubled.
-    let fixed: Vec<String> = arguments.iter().map(|word| quote_shell(&word.replace('%', "%%"))).collect();
-    Some(format!("{} -W '[%h]:%p' -- {}", fixed.join(" "), quote_shell(&jump.host.replace('%', "%%"))))
-}
-
-fn quote_shell(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
+    let fixed: Vec<String> = arguments.iter().map(|word| quote_word(&word.replace('%', "%%"))).collect();
+    Some(format!("{} -W '[%h]:%p' -- {}", fixed.join(" "), quote_word(&jump.host.replace('%', "%%"))))
 }
 
 #[cfg(test)]

@@ -196,10 +196,21 @@ impl<'p> StepExpander<'p> {
         let Some(effective) = step.effective.as_ref().filter(|_| !instance.absent) else {
             return ConditionOutcome::NotApplicable;
         };
+        let bindings = self.bind_turn(host, (instance, step), turn, known);
+        conditions::evaluate_condition(self.names.project, &None, &effective.expect, &effective.check, &bindings)
+    }
+
+    /// Returns the names that the templates of one instance of a step read.
+    fn bind_turn(
+        &self,
+        host: &Host,
+        (instance, step): (&Arc<RecipeInstance>, &Arc<RecipeStep>),
+        turn: &StepId,
+        known: &ExpansionInputs<'_>,
+    ) -> TemplateBindings {
         let info = self.infos.get_step_info(self.names.project, &instance.recipe, step);
         let bindings = self.names.build_bindings(host, instance, &info.reads, known);
-        let bindings = step_expansion::bind_item_by_key(self.names.project, step, turn, bindings);
-        conditions::evaluate_condition(self.names.project, &None, &effective.expect, &effective.check, &bindings)
+        step_expansion::bind_item_by_key(self.names.project, step, turn, bindings)
     }
 
     /// Returns the errors of a `verify` entry that do not depend on a host's state, or on objects of the cluster.
@@ -225,9 +236,7 @@ impl<'p> StepExpander<'p> {
         known: &ExpansionInputs<'_>,
     ) -> Vec<Diag> {
         let Some(effective) = &step.effective else { return Vec::new() };
-        let info = self.infos.get_step_info(self.names.project, &instance.recipe, step);
-        let bindings = self.names.build_bindings(host, instance, &info.reads, known);
-        let bindings = step_expansion::bind_item_by_key(self.names.project, step, turn, bindings);
+        let bindings = self.bind_turn(host, (instance, step), turn, known);
         conditions::find_condition_mistakes(self.names.project, &None, &effective.expect, &effective.check, &bindings)
     }
 
@@ -241,9 +250,7 @@ impl<'p> StepExpander<'p> {
         known: &ExpansionInputs<'_>,
     ) -> Value {
         let project = self.names.project;
-        let info = self.infos.get_step_info(project, &instance.recipe, step);
-        let bindings = self.names.build_bindings(host, instance, &info.reads, known);
-        let bindings = step_expansion::bind_item_by_key(project, step, turn, bindings);
+        let bindings = self.bind_turn(host, (instance, step), turn, known);
         scalar::node_to_value(
             &TreeRenderer::new(&project.programs, &project.sources, &bindings).render_tree(&step.body),
         )

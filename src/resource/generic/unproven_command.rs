@@ -1,14 +1,20 @@
-//! The undo of a command whose run did not prove it: its check says only whether the whole change is there.
+//! The undo of a command whose run did not prove it: its check says only whether the whole change was made.
 
 use super::command;
-use crate::model::{UndoDeclaration, Value};
-use crate::resource::shared::support::quote_word;
+use crate::model::UndoDeclaration;
+use crate::script::quote_word;
 use serde_json::json;
 
-/// Returns a removal that runs `remove` once, whatever `check` says, and notes that in `mark`. `None` if the
-/// command declares by itself what is left.
-pub(in crate::resource) fn declare_removal_of_rest(fields: &Value, mark: &str) -> Option<UndoDeclaration> {
-    let remove = fields["remove"].as_str().filter(|_| fields.get("removed").is_none())?;
+/// Reports whether a declaration undoes a command.
+fn is_removal(declared: &UndoDeclaration) -> bool {
+    declared.kind == command::KIND.name && declared.absent
+}
+
+/// Returns a removal that runs `remove` once, whatever `check` says, and notes that in the file `mark`. `None` for other
+/// declarations, and for a command that declares `removed`.
+pub fn declare_removal_of_rest(declared: &UndoDeclaration, mark: &str) -> Option<UndoDeclaration> {
+    let fields = Some(&declared.fields).filter(|fields| is_removal(declared) && fields.get("removed").is_none())?;
+    let remove = fields["remove"].as_str()?;
     let mark = quote_word(mark);
     let mut rest = json!({
         "check": "false",
@@ -23,10 +29,12 @@ pub(in crate::resource) fn declare_removal_of_rest(fields: &Value, mark: &str) -
     Some(UndoDeclaration::absent(command::KIND.name, rest))
 }
 
-/// Returns why such a removal is not possible: another user cannot write into the journal.
-pub(in crate::resource) fn find_unproven_refusal(fields: &Value) -> Option<&'static str> {
+/// Returns why a command whose run did not prove it cannot be undone: another user cannot write into the journal. `None`
+/// if it can.
+pub fn find_unproven_refusal(declared: &UndoDeclaration) -> Option<&'static str> {
+    let fields = &declared.fields;
     let runs_as_root = fields.get("user").is_none() || fields.get("removed").is_some();
-    (!runs_as_root).then_some(
+    (is_removal(declared) && !runs_as_root).then_some(
         "the run did not prove the command: then only one of root, or one that declares `removed`, can be undone",
     )
 }

@@ -94,11 +94,6 @@ pub(in crate::resource) fn will_be_provided(predicted: Option<&EarlierStepEffect
     predicted.is_some_and(|p| p.will_provide(thing))
 }
 
-/// Returns `text` as one word of a shell command.
-pub(in crate::resource) fn quote_word(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
 /// Returns `a`, `a and b`, or `a, b and c`.
 pub(in crate::resource) fn join_words<T: AsRef<str>>(words: &[T]) -> String {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();

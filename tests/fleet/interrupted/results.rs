@@ -151,8 +151,9 @@ fn render(last: &BTreeMap<CaseName, CaseResult>) -> String {
     let dates: BTreeSet<&str> = last.values().map(|result| &*result.date).collect();
     let commits: BTreeSet<&str> = last.values().map(|result| &*result.commit).collect();
     let (first, newest) = (dates.first().unwrap_or(&"never"), dates.last().unwrap_or(&"never"));
+    let time = if first == newest { format!("on {first}") } else { format!("from {first} to {newest}") };
     let mut text = format!(
-        "\n{} cases, run from {first} to {newest} with {} commits of forge (`tests/faults/results.tsv`).\n\n| recipe |",
+        "\n{} cases, run {time} with {} commits of forge (`tests/faults/results.tsv`).\n\n| recipe |",
         last.len(),
         commits.len()
     );

@@ -276,7 +276,7 @@ impl MountResource {
                 UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, fields)])
             }
             Some(CurrentMountDiff::Mount { .. }) => {
-                UndoEffect::irreversible("its former entry in `/etc/fstab` is not kept apart from other entries")
+                UndoEffect::irreversible("an undo cannot put back a single entry of `/etc/fstab`")
             }
             Some(CurrentMountDiff::Remount { .. } | CurrentMountDiff::Unmount { .. }) => {
                 UndoEffect::irreversible("the options of the current mount are not kept")

@@ -10,14 +10,14 @@ use crate::probe::{Observation, Probe, SysctlState, SysctlValue, UnansweredReaso
 use crate::resource::shared::composite::{PartAssessments, render_part};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
-use crate::resource::shared::support::{bad_value, quote_word, reject_secrets, required_text, sysctl_state};
+use crate::resource::shared::support::{bad_value, reject_secrets, required_text, sysctl_state};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeAspect, ChangeMark, ChangedObject,
     ChangedPart, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, RecordedValue, Resource,
     ResourceDiff, ResourceKind, TypedResource, ValueChange,
 };
-use crate::script::ShellFragment;
+use crate::script::{ShellFragment, quote_word};
 use serde::Serialize;
 use serde_json::json;
 
