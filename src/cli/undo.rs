@@ -76,11 +76,9 @@ pub fn run_undo<B: Backend>(cx: &VerbContext<'_, B>, args: &UndoArgs) -> VerbRes
     block_on(async {
         let mut stop = InterruptSignals::start_listening()?;
         let undo = read_undo(cx, &mut stop, &output, &loaded, run.select(&cx.settings.filter, args.overwrite)).await?;
-        let run_is_known = run.changed.is_some();
         let (run, kept) = (&run.id, cx.backend.project(&loaded.0).undo);
-        let is_known = run_is_known || undo.refused.len() > undo.forgotten;
-        if undo.changes == 0 && undo.silent.is_empty() && (undo.refused.is_empty() || !is_known) {
-            return Err(explain_nothing(run, kept));
+        if undo.changes == 0 && undo.silent.is_empty() && undo.refused.len() == undo.forgotten {
+            return Err(explain_nothing(&undo, run, kept));
         }
         check_refusals(&undo, run, args.partial)?;
         report_unchanged(cx, &undo);
@@ -285,13 +283,18 @@ fn report_unchanged<B>(cx: &VerbContext<'_, B>, undo: &GeneratedUndo) {
     }
 }
 
-fn explain_nothing(run: &str, kept: UndoRetention) -> CliError {
+/// Returns the error of an undo without a change to undo; changes that the hosts have forgotten are named.
+fn explain_nothing(undo: &GeneratedUndo, run: &str, kept: UndoRetention) -> CliError {
     let days = kept.days.map(|days| format!(", for {}", format_count(days as usize, "day"))).unwrap_or_default();
-    CliError::usage(format!("no changes of run {run} to undo on these hosts")).hint(format!(
-        "the run changed nothing there, or the host does not keep it any longer: hosts keep the last {} that changed \
-         them{days}; `forge runs` lists the runs of this machine",
-        format_count(kept.runs as usize, "run")
-    ))
+    const LIST: &str = "`forge runs` lists the runs of this machine";
+    let error = CliError::usage(format!("no changes of run {run} to undo on these hosts"));
+    match fold_refusals(&undo.refused) {
+        none if none.is_empty() => error.hint(format!("its selected steps changed nothing there; {LIST}")),
+        forgotten => forgotten.into_iter().fold(error, CliError::note).hint(format!(
+            "hosts keep the last {} that changed them{days}; {LIST}",
+            format_count(kept.runs as usize, "run")
+        )),
+    }
 }
 
 /// Shows the plan, and saves it with `-o`.
