@@ -165,6 +165,9 @@ fn symlink_race_of_a_user_gains_no_root_access() {
         node.must(
             "for p in /proc/[0-9]*; do [ \"$(cat $p/comm 2>/dev/null)\" != attacker ] || kill -9 ${p#/proc/}; done",
         );
+        let counts = node.must("cat /run/attacked-mallory");
+        let flipped = counts.split_whitespace().last().and_then(|count| count.parse::<u64>().ok());
+        assert!(flipped.is_some_and(|count| count > 100), "round {round}: grabs and flips: {counts}");
         assert!(!out.to_string().contains("panic"), "{out}");
         assert_eq!(vault(node), before, "round {round}: {out}");
         let led = node.must(
@@ -174,13 +177,7 @@ fn symlink_race_of_a_user_gains_no_root_access() {
         assert_eq!(led, "", "round {round}: {out}");
     }
     recipes(&project, &steps(ROUNDS - 1));
-    let counts = node.must("cat /run/attacked-mallory");
-    let (grabbed, flipped) = counts.trim().split_once(' ').expect("two numbers");
-    let flipped = flipped.trim();
-    assert!(
-        tries > 200 && flipped.parse::<u64>().is_ok_and(|n| n > 100),
-        "{tries} tries, {grabbed} grabs, {flipped} flips"
-    );
+    assert!(tries > 200, "{tries} tries");
     assert_eq!(gained(node), "");
     // Without the attacker, everything converges.
     node.must("cd /home/mallory && rm -rf .got-* .ssh .ssh.flip made* owned* edited* p p.flip *.flip source*");

@@ -34,7 +34,7 @@ int main(int argc, char **argv) {
     int counts = open(argv[2], O_WRONLY | O_CREAT, 0644);
     DIR *here = opendir(".");
     if (!here || counts < 0) return 1;
-    for (long turn = 0;; turn++) {
+    for (;;) {
         struct dirent *entry;
         rewinddir(here);
         while ((entry = readdir(here))) {
@@ -43,11 +43,9 @@ int main(int argc, char **argv) {
             if (strstr(name, ".forge-") && entry->d_type != DT_LNK) grab(name, argv[3 + grabbed % (argc - 3)]);
             else if (length > 5 && strcmp(name + length - 5, ".flip") == 0) flip(name, length);
         }
-        if (turn % 256 == 0) {
-            /* One call, and never an empty file: the test may kill this program at any moment. */
-            char text[64];
-            int length = snprintf(text, sizeof text, "%20ld %20ld\n", grabbed, flipped);
-            if (pwrite(counts, text, length, 0) != length) return 1;
-        }
+        /* After each turn, in one call, and never an empty file: the test may kill this program at any moment. */
+        char text[64];
+        int length = snprintf(text, sizeof text, "%20ld %20ld\n", grabbed, flipped);
+        if (pwrite(counts, text, length, 0) != length) return 1;
     }
 }
