@@ -9,10 +9,12 @@ use std::collections::BTreeMap;
 /// systemd before 248 does not support `--timestamp=us+utc` and returns nothing; it is queried again without it, and
 /// its times are whole seconds.
 ///
-/// The last program replaces the shell: its status is 1 if no mapping is deleted, and 2 if a process has ended.
+/// The last program replaces the shell: its status is 2 if a process has ended. It also prints when the kernel booted, by
+/// the present clock of the host.
 ///
 /// `/proc/uptime` and the monotonic times of systemd are the same clock, except while a machine sleeps. It shows how
-/// long ago systemd restarted a unit, whatever was done to the clock of the host.
+/// long ago systemd restarted a unit, whatever was done to the clock of the host. In a container, the two may begin at
+/// different moments.
 ///
 /// systemd keeps the state of a unit's file in memory until the manager is reloaded, and calls a unit `enabled` if any link
 /// of its `[Install]` section exists, an alias included. So the files are read too. `Unlinked` lists the targets of that
@@ -77,8 +79,9 @@ case $o in
 *) o=$(systemctl show --no-pager -p "$p" -- "$@") || exit ;;
 esac
 { read -r up r </proc/uptime; } 2>/dev/null || up=
+[ -e /run/systemd/container ] && c=yes || c=no
 set -f
-printf '%s\n\nUptime=%s\n' "$o" "$up"
+printf '%s\n\nUptime=%s\nContainer=%s\n' "$o" "$up" "$c"
 forge_links "$o"
 printf '\nforge-maps\n'
 set --; IFS='
@@ -86,7 +89,7 @@ set --; IFS='
 for l in $o; do
 case $l in MainPID=0) ;; MainPID=*) set -- "$@" "/proc/${l#*=}/maps" ;; esac
 done
-[ "$#" = 0 ] || exec grep -H '^[^ ]* ..x. .* (deleted)$' -- "$@" 2>&1
+exec grep -H -e '^[^ ]* ..x. .* (deleted)$' -e '^btime ' -- "$@" /proc/stat 2>&1
 }
 forge_units"#;
 
@@ -140,7 +143,11 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
     let (blocks, maps) = whole.unwrap_or_default();
     let units: Vec<BTreeMap<&str, &str>> = blocks.split("\n\n").map(parse_properties).collect();
     let about_all = |key: &str| units.iter().filter(|unit| !unit.contains_key("Id")).find_map(|block| block.get(key));
-    let uptime = about_all("Uptime").and_then(|seconds| seconds.parse().ok());
+    let times = HostTimes {
+        uptime: about_all("Uptime").and_then(|seconds| seconds.parse().ok()),
+        booted: maps.lines().find_map(|line| line.strip_prefix("/proc/stat:btime ")?.parse().ok()),
+        is_machine: about_all("Container") == Some(&"no"),
+    };
     let links = UnitLinks {
         unlinked: about_all("Unlinked").copied().unwrap_or_default(),
         linked: about_all("Linked").copied().unwrap_or_default(),
@@ -150,7 +157,7 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
         let Some(name) = probe_unit(probe).map(full_unit_name) else { continue };
         let unit = units.iter().find(|unit| has_unit_name(unit, &name));
         let answer = unit
-            .and_then(|unit| Some(links.correct_state(unit, build_unit_state(unit, maps, uptime)?)))
+            .and_then(|unit| Some(links.correct_state(unit, build_unit_state(unit, maps, &times)?)))
             .map(|unit| ProbeReading::Unit(Box::new(unit)))
             .ok_or_else(|| raw.explain_missing(section));
         out.insert(probe.clone(), answer);
@@ -191,14 +198,42 @@ impl UnitLinks<'_> {
     }
 }
 
-/// Builds a unit's state; `None` if properties that every systemd prints are missing. `uptime` is the time of the
-/// query in seconds since boot; recordings of older versions lack it.
-fn build_unit_state(unit: &BTreeMap<&str, &str>, maps: &str, uptime: Option<f64>) -> Option<UnitState> {
+/// What the host says of its clocks. Recordings of older versions lack some of it.
+struct HostTimes {
+    /// Seconds since boot, at the time of the query.
+    uptime: Option<f64>,
+    /// When the kernel booted, by the present clock of the host, in whole seconds since the epoch, rounded down.
+    booted: Option<f64>,
+    /// Whether the host is known not to be a container.
+    is_machine: bool,
+}
+
+impl HostTimes {
+    /// Returns the seconds by which the clock of the host was set since the unit started: systemd keeps the time of the
+    /// start by the clock of then, and by the clock since boot that is never set.
+    fn find_clock_change(&self, unit: &BTreeMap<&str, &str>, started: f64) -> f64 {
+        let since_boot = start_since_boot(unit).filter(|_| started > 0.0);
+        let change = self.booted.zip(since_boot).map(|(booted, since_boot)| booted + since_boot - started);
+        change.filter(|seconds| seconds.abs() >= CLOCK_TOLERANCE_S).unwrap_or(0.0)
+    }
+
+    /// Returns the present time of the host's clock.
+    fn find_now(&self) -> Option<f64> {
+        Some(self.booted.filter(|_| self.is_machine)? + self.uptime?)
+    }
+}
+
+/// Differences of the clocks below this are rounding.
+const CLOCK_TOLERANCE_S: f64 = 2.0;
+
+/// Builds a unit's state; `None` if properties that every systemd prints are missing.
+fn build_unit_state(unit: &BTreeMap<&str, &str>, maps: &str, times: &HostTimes) -> Option<UnitState> {
     let text = |key: &str| unit.get(key).copied().unwrap_or("").to_owned();
     let yes = |key: &str| unit.get(key) == Some(&"yes");
     let main_pid = text("MainPID").parse().unwrap_or(0);
     let restarts = text("NRestarts").parse().unwrap_or(0);
     let (active, started) = (text("ActiveEnterTimestamp"), text("ExecMainStartTimestamp"));
+    let (active_at, main_at) = (parse_timestamp(&active)?, parse_timestamp(&started)?);
     let (deleted, maps_unread) =
         if main_pid == 0 { (Vec::new(), false) } else { find_deleted_mappings(maps, main_pid) };
     Some(UnitState {
@@ -211,8 +246,10 @@ fn build_unit_state(unit: &BTreeMap<&str, &str>, maps: &str, uptime: Option<f64>
         fragment: text("FragmentPath"),
         drop_ins: shlex::split(&text("DropInPaths")).unwrap_or_default(),
         main_pid,
-        active_since: parse_timestamp(&active)?,
-        main_started: parse_timestamp(&started)?,
+        active_since: active_at,
+        main_started: main_at,
+        clock_change: times.find_clock_change(unit, if main_at > 0.0 { main_at } else { active_at }),
+        now: times.find_now(),
         coarse_times: [&active, &started].iter().any(|time| time.contains(':') && !time.contains('.')),
         deleted,
         maps_unread,
@@ -223,17 +260,21 @@ fn build_unit_state(unit: &BTreeMap<&str, &str>, maps: &str, uptime: Option<f64>
         next_elapse: parse_timestamp(&text("NextElapseUSecRealtime"))?,
         restarts,
         unlinked: Vec::new(),
-        restarted_ago: uptime.filter(|_| restarts > 0).and_then(|now| start_age(unit, now)),
+        restarted_ago: times.uptime.filter(|_| restarts > 0).and_then(|now| start_age(unit, now)),
     })
 }
 
 /// Returns how many seconds before `now` the last start was, both since boot. A container may count its uptime from its
 /// own start, and systemd from the start of the machine: no age is known there.
 fn start_age(unit: &BTreeMap<&str, &str>, now: f64) -> Option<f64> {
+    Some(now - start_since_boot(unit)?).filter(|age| *age >= 0.0)
+}
+
+/// Returns how many seconds after the boot the unit was started, by the clock that is never set.
+fn start_since_boot(unit: &BTreeMap<&str, &str>) -> Option<f64> {
     let microseconds = |key: &str| unit.get(key).and_then(|text| text.parse::<f64>().ok()).filter(|time| *time > 0.0);
-    let started =
-        microseconds("ExecMainStartTimestampMonotonic").or_else(|| microseconds("ActiveEnterTimestampMonotonic"))?;
-    Some(now - started / 1e6).filter(|age| *age >= 0.0)
+    let started = microseconds("ExecMainStartTimestampMonotonic").or_else(|| microseconds("ActiveEnterTimestampMonotonic"));
+    Some(started? / 1e6)
 }
 
 /// Parses `Sat 2026-11-21 09:48:48.480350 UTC` as seconds since the epoch. Empty text and `n/a` give 0; other text

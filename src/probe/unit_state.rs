@@ -35,6 +35,13 @@ pub struct UnitState {
     /// happened before or after.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub coarse_times: bool,
+    /// Seconds by which the clock of the host was set since the start; negative if it was set back. 0 also if this is not
+    /// known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub clock_change: f64,
+    /// The time of the query by the clock of the host, seconds since the epoch; `None` in a container, and if not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<f64>,
     /// Executable or mapped libraries of the main process that are deleted on disk.
     pub deleted: Vec<UntrustedText>,
     /// Whether the mapped files of the main process could not be read: `deleted` is then meaningless.
@@ -58,6 +65,27 @@ pub struct UnitState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarted_ago: Option<f64>,
 }
+
+impl UnitState {
+    /// Reports whether a change may have been made after the start at `started`, which is [`UnitState::active_since`] or
+    /// [`UnitState::main_started`]. `ctime` is its time, by the clock of the host at that moment.
+    ///
+    /// If the clock was set since the start, the change has a time of the former clock or of the present one. With a
+    /// known present time, either covers only as many seconds as have passed since the start.
+    pub fn may_precede(&self, started: f64, ctime: f64) -> bool {
+        let by_present_clock = started + self.clock_change;
+        let age = self.now.map_or(f64::INFINITY, |now| now - by_present_clock + TIME_MARGIN_S);
+        [started, by_present_clock].iter().any(|start| ctime > *start && ctime <= start + age)
+    }
+
+    /// Reports whether a time is later than the present time of the host's clock: the clock was set back since.
+    pub fn is_in_future(&self, time: f64) -> bool {
+        self.now.is_some_and(|now| time > now + TIME_MARGIN_S)
+    }
+}
+
+/// What may pass between the query of a unit and that of a file, and the rounding of the boot's time.
+const TIME_MARGIN_S: f64 = 5.0;
 
 fn is_zero_count(value: &u32) -> bool {
     *value == 0

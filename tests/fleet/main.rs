@@ -18,6 +18,7 @@ mod all_recipes;
 mod artifacts;
 mod attacker;
 mod careless;
+mod clock;
 mod cluster;
 mod converge;
 mod culprit;

@@ -137,3 +137,33 @@ fn restarts_by_systemd_have_their_age() {
     assert_eq!(parsed(&RESTARTED.replace("Uptime=83706.11", "Uptime=12.50")), (3, None));
     assert_eq!(parsed(&RESTARTED.replace("Uptime=83706.11\n\n", "")), (3, None));
 }
+
+/// The answer about a unit that started when the clock was eight hours ahead.
+fn answer_of_set_clock(container: &str) -> UnitState {
+    let text = format!(
+        "Id=a.service\nLoadState=loaded\nActiveState=active\nMainPID=7\n\
+         ExecMainStartTimestamp=Sat 2026-11-21 18:00:10.500000 UTC\nExecMainStartTimestampMonotonic=10500000\n\n\
+         Uptime=600.25\nContainer={container}\n\nforge-maps\n/proc/stat:btime 1795255200\n"
+    );
+    one("a", &printed(&text)).expect("known")
+}
+
+#[test]
+fn clock_that_was_set_since_a_start_is_noticed() {
+    let state = answer_of_set_clock("no");
+    assert_eq!((state.clock_change, state.now), (-28_800.0, Some(1_795_255_800.25)));
+    let (started, changed) = (state.main_started, 1_795_255_300.0);
+    assert!(changed < started && state.may_precede(started, changed), "changed by the present clock");
+    assert!(state.may_precede(started, started + 100.0), "changed by the former clock");
+    assert!(!state.may_precede(started, started + 2000.0), "longer ago than the start");
+    assert!(!state.may_precede(started, 1_795_255_210.0), "before the start");
+    assert!(state.is_in_future(started) && !state.is_in_future(changed));
+}
+
+/// Both clocks of a container may begin at different moments, so its present time is not known.
+#[test]
+fn container_has_no_present_time() {
+    let state = answer_of_set_clock("yes");
+    assert_eq!((state.clock_change, state.now), (-28_800.0, None));
+    assert!(state.may_precede(state.main_started, 1_795_255_300.0) && !state.is_in_future(state.main_started));
+}

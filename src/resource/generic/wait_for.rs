@@ -214,12 +214,14 @@ fn first_line(script: &str) -> String {
 const PORT: &str = r#"command -v bash >/dev/null || exit 127
 timeout 3 bash -c 'exec 3<>"/dev/tcp/$wait_host/$wait_port"'"#;
 
-/// Reads `$limit` and `$pause`; `look` checks once and prints the observation to stdout.
+/// Reads `$limit` and `$pause`; `look` checks once and prints the observation to stdout. The time since boot goes on when
+/// the clock of the host is set.
 const WAIT: &str = r#"
-began=$(date +%s)
+uptime() { read -r now _ </proc/uptime; now=${now%%.*}; }
+uptime; began=$now
 while :; do
   if last=$(look); then exit 0; fi
-  waited=$(($(date +%s) - began))
+  uptime; waited=$((now - began))
   if [ "$waited" -ge "$limit" ]; then fail "gave up after $waited s: $last"; fi
   left=$((limit - waited))
   sleep "$((pause < left ? pause : left))"

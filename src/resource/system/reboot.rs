@@ -124,15 +124,17 @@ impl RebootResource {
     }
 }
 
-/// Returns a reason if a path of an input changed after the boot.
+/// Returns a reason if a path of an input changed after the boot. A time in the future of the host's clock is from an
+/// earlier boot, unless the clock was set back since this one.
 fn changed_after_boot(input: &RestartInput, seen: &Observation) -> Result<Option<String>, UnansweredReason> {
     for path in input.watched_paths() {
         let PathState::Present(info) = path_state(seen, &path_probe(path))? else { continue };
-        let booted = unit_state(seen, &init_probe())?.active_since;
+        let init = unit_state(seen, &init_probe())?;
+        let booted = init.active_since;
         if booted <= 0.0 {
             return Err(UnansweredReason::new("systemd does not report the boot time"));
         }
-        if info.ctime > booted {
+        if init.may_precede(booted, info.ctime) {
             return Ok(Some(match input.is_trace(path) {
                 true => format!("`{}` was applied after the boot", input.step),
                 false => format!("`{path}` changed after the boot"),

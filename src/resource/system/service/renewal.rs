@@ -153,27 +153,30 @@ impl RunningService<'_> {
             return Ok(false);
         }
         let is_current = mark.invocation == self.unit.invocation && mark.digest == content_digest(self.inputs);
-        Ok(is_current && self.path_touched_after(input, || Ok(mark.began))?.is_none())
+        // A clock that was set back since says nothing about the order of the reload and later changes.
+        let is_current = is_current && !self.unit.is_in_future(mark.began);
+        Ok(is_current && self.find_path(input, |ctime| Ok(ctime > mark.began))?.is_none())
     }
 
     /// Returns why `input` is newer than the start of the unit, if it is.
     fn newer_reason(&self, input: &RestartInput) -> Result<Option<String>, UnansweredReason> {
-        let path = self.path_touched_after(input, || self.start_time())?;
+        let is_newer = |ctime| Ok(self.unit.may_precede(self.start_time()?, ctime) || self.unit.is_in_future(ctime));
+        let path = self.find_path(input, is_newer)?;
         Ok(path.map(|path| match input.is_trace(path) {
             true => format!("`{}` was applied after it started", input.step),
             false => format!("`{path}` changed after it started"),
         }))
     }
 
-    /// Returns a path of `input` whose status changed after a time.
-    fn path_touched_after<'i>(
+    /// Returns a path of `input` whose last change has a time that `is_newer` accepts.
+    fn find_path<'i>(
         &self,
         input: &'i RestartInput,
-        time: impl Fn() -> Result<f64, UnansweredReason>,
+        is_newer: impl Fn(f64) -> Result<bool, UnansweredReason>,
     ) -> Result<Option<&'i str>, UnansweredReason> {
         for path in input.watched_paths() {
             let PathState::Present(info) = path_state(self.seen, &input_probe(path))? else { continue };
-            if info.ctime > time()? {
+            if is_newer(info.ctime)? {
                 return Ok(Some(path));
             }
         }
