@@ -72,8 +72,8 @@ pub use chart::{ChartEdge, ChartEndpoint, ChartStep, DependencyChart, build_char
 pub use connect_settings::{ConnectSettings, HostKeyPolicy, SudoMode, TransportKind};
 pub use drift::{DriftIgnoreKind, DriftIgnoreRule, DriftPolicy, OutlierMode};
 pub use expand::{
-    ConditionOutcome, DeferredStep, ExpandedStep, ExpansionInputs, ExpansionState, ExportedValues, InapplicableReason,
-    SharedExpandedStep, StepExpander,
+    ConditionOutcome, DeferredStep, ExpandedStep, ExpansionInputs, ExpansionState, ExportedValue, ExportedValues,
+    InapplicableReason, MissingExport, MissingExports, SharedExpandedStep, StepExpander,
 };
 pub use explain::{
     RenderedStep, SharedByHosts, StepExplanation, StepInput, ValueExplanation, ValueName, ValueOrigin, explain_step,

@@ -338,6 +338,8 @@ pub struct StepExport {
     pub value: Option<SourceExpr>,
     /// Whether the value is a secret, which is never shown.
     pub secret: bool,
+    /// Whether readers of the values of all hosts go on without those of the hosts that cannot report one.
+    pub partial: bool,
     /// The place of the name.
     pub span: Span,
 }

@@ -17,10 +17,11 @@ pub(super) fn decide_action(
     ruling: &StepAssessment,
 ) -> StepDecision {
     if let ExpansionState::Deferred(deferred) = &turn.expanded.state
-        && let PendingInput::Export { recipe, name } = &deferred.need
+        && let PendingInput::Export { recipe, name, missing } = &deferred.need
     {
-        return StepDecision::Leave(StepResult::Skipped {
-            reason: format!("`{name}` of `{recipe}` was not exported").into(),
+        return StepDecision::Leave(match missing.is_empty() {
+            true => StepResult::Skipped { reason: format!("`{name}` of `{recipe}` was not exported").into() },
+            false => StepResult::Unknown { reason: plan::describe_missing_export(recipe, name, missing).into() },
         });
     }
     let judgement = &ruling.judgement;

@@ -5,7 +5,7 @@ use super::run_context::ApplyContext;
 use super::run_state::SharedValues;
 use super::step_groups::HostStepGroup;
 use crate::model::{HostName, StepId};
-use crate::plan::{StepInstance, read_step_exports, to_exported_value};
+use crate::plan::{HostExports, StepInstance, read_step_exports, to_exported_value};
 use std::collections::BTreeSet;
 
 /// Publishes the exports of those turns of a group that succeeded (`through`): values read from the host, and the
@@ -38,9 +38,29 @@ pub(super) fn publish_exports(
     });
 }
 
+/// Replaces exported values that the last observation of the host shows to have changed since they were published.
+pub(super) fn refresh_exports(run: &ApplyContext<'_>, view: &HostView<'_>) {
+    let snapshot = run.board.shared_values();
+    let Some(case) = view.context(&snapshot) else { return };
+    let turns = case.expand_local_steps();
+    let (mut fresh, mut secrets) = (HostExports::default(), snapshot.secrets.clone());
+    for turn in turns.iter().filter(|turn| !turn.step.exports.is_empty()) {
+        read_step_exports(&case, turn, &mut secrets, &mut fresh);
+    }
+    if snapshot.published.differs_from(&fresh) {
+        run.board.update_shared_values(|shared| {
+            let mut fresh = HostExports::default();
+            for turn in turns.iter().filter(|turn| !turn.step.exports.is_empty()) {
+                read_step_exports(&case, turn, &mut shared.secrets, &mut fresh);
+            }
+            shared.published.replace_values(&fresh);
+        });
+    }
+}
+
 fn publish_stdout(turn: &StepInstance<'_>, host: &HostName, text: &str, shared: &mut SharedValues) {
-    for (name, export) in turn.step.exports.iter().filter(|(_, export)| export.stdout) {
+    for export in turn.step.exports.values().filter(|export| export.stdout) {
         let value = to_exported_value(export, &turn.expanded.id, host, text.to_owned(), &mut shared.secrets);
-        shared.published.set_value(turn, name, host, Some(value));
+        shared.published.set_value(turn, export, host, Some(value));
     }
 }

@@ -1,16 +1,21 @@
 //! The final proof: observes the whole host once more and evaluates every step and every `verify` with the same rules.
 
 use super::event::{Event, StepFailure, StepResult, VerifyResult};
+use super::exports::refresh_exports;
+use super::host_link::LinkLost;
 use super::host_report::to_verify_result;
 use super::host_view::StepFinding;
 use super::host_work::HostWork;
 use super::recipe_verification::RecipeVerification;
-use super::report::VerifyReport;
+use super::report::{StepReport, VerifyReport};
 use super::unsettled_recipes::UnsettledRecipes;
 use crate::model::{StepId, StepVerdict, UntrustedText};
 use crate::plan::{self, HostContext};
 use crate::probe::Probe;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A step may read a value that another one exports, and so on: each needs an observation of its own.
+const MAX_OBSERVATIONS: usize = 4;
 
 /// The proof of a host at the end of its run.
 pub(super) struct FinalProof<'h, 'r> {
@@ -25,20 +30,15 @@ impl<'h, 'r> FinalProof<'h, 'r> {
     /// Observes the host again and evaluates everything that is declared for it.
     pub async fn run(mut self) -> Vec<VerifyReport> {
         RecipeVerification::new(self.work).await_all_hosts().await;
-        let shared = self.work.run.board.shared_values();
-        let probes = {
-            let Some(case) = self.work.view.context(&shared) else { return Vec::new() };
-            let mut probes = plan::collect_probes(&case, self.work.run.facts);
-            probes.remove(&Probe::Records);
-            probes.remove(&Probe::Account);
-            probes
-        };
-        if self.work.observe(&probes, &shared.secrets).await.is_err() {
+        let applied = self.work.view.digest_declarations();
+        if self.observe_everything().await.is_err() {
             return Vec::new();
         }
         let findings: BTreeMap<StepId, StepFinding> =
             self.work.view.assess_steps(|_| true).into_iter().map(|finding| (finding.id.clone(), finding)).collect();
-        self.revise_step_results(&findings);
+        let declared = self.work.view.digest_declarations();
+        self.revise_step_results(&findings, |id| applied.get(id) != declared.get(id));
+        self.report_new_steps(&findings, &applied);
         self.adopt_matching_steps(&findings);
         RecipeVerification::new(self.work).await_passed(None).await;
         match self.work.link.is_lost() {
@@ -49,6 +49,49 @@ impl<'h, 'r> FinalProof<'h, 'r> {
             }
             true => Vec::new(),
         }
+    }
+
+    /// Observes the host again. The answers may change facts and exported values, and with them what the steps declare: what
+    /// only that asks for is observed as well.
+    async fn observe_everything(&mut self) -> Result<(), LinkLost> {
+        let mut asked = BTreeSet::from([Probe::Records, Probe::Account]);
+        for _ in 0..MAX_OBSERVATIONS {
+            let shared = self.work.run.board.shared_values();
+            let Some(case) = self.work.view.context(&shared) else { return Ok(()) };
+            let probes: BTreeSet<Probe> =
+                plan::collect_probes(&case, self.work.run.facts).difference(&asked).cloned().collect();
+            if probes.is_empty() {
+                break;
+            }
+            self.work.observe(&probes, &shared.secrets).await?;
+            asked.extend(probes);
+            refresh_exports(self.work.run, &self.work.view);
+        }
+        Ok(())
+    }
+
+    /// Reports steps that the plan does not have or called not applicable, and that have a change now: what their
+    /// condition or their items read has changed during the run. They were not shown, so they did not run.
+    fn report_new_steps(&mut self, findings: &BTreeMap<StepId, StepFinding>, applied: &BTreeMap<StepId, String>) {
+        let stale = |finding: &StepFinding| StepResult::Stale {
+            reason: format!(
+                "it applies since a value that it reads has changed during the run: {}",
+                finding.reason.raw()
+            )
+            .into(),
+        };
+        let is_due = |finding: &&StepFinding| finding.verdict == StepVerdict::Change;
+        self.work.results.revise_results(|report, _| match report.result {
+            StepResult::NotApplicable { .. } => findings.get(&report.id).filter(is_due).map(stale),
+            _ => None,
+        });
+        let known: BTreeSet<StepId> = self.work.results.reports().iter().map(|report| report.id.clone()).collect();
+        let new = findings.values().filter(is_due);
+        let new: Vec<StepReport> = new
+            .filter(|finding| !known.contains(&finding.id) && !applied.contains_key(&finding.id))
+            .filter_map(|finding| self.work.view.build_report(&finding.id, stale(finding)))
+            .collect();
+        new.into_iter().for_each(|report| self.work.results.add_report(report));
     }
 
     /// Queues records that name the verifications that did not pass.
@@ -76,11 +119,19 @@ impl<'h, 'r> FinalProof<'h, 'r> {
 
     /// Fails a step that was reported as done and no longer matches, whatever undid it. Clears a step that was pending
     /// on a restart which a later part of the run made.
-    fn revise_step_results(&mut self, findings: &BTreeMap<StepId, StepFinding>) {
+    ///
+    /// `is_redeclared` tells whether a step declares something else since a value that it reads has changed.
+    fn revise_step_results(
+        &mut self,
+        findings: &BTreeMap<StepId, StepFinding>,
+        is_redeclared: impl Fn(&StepId) -> bool,
+    ) {
         self.work.results.revise_results(|report, changed| {
             let StepFinding { verdict, reason, .. } = findings.get(&report.id)?;
             match &report.result {
-                StepResult::Changed | StepResult::AlreadyOk { .. } => result_if_undone(*verdict, reason),
+                StepResult::Changed | StepResult::AlreadyOk { .. } => {
+                    result_if_undone(*verdict, reason, is_redeclared(&report.id))
+                }
                 StepResult::Pending { .. } if *verdict == StepVerdict::Ok => Some(match changed {
                     true => StepResult::Changed,
                     false => StepResult::AlreadyOk { reason: reason.clone() },
@@ -123,16 +174,20 @@ fn list_settled(findings: &BTreeMap<StepId, StepFinding>) -> Vec<StepId> {
 }
 
 /// Returns the result of a completed step that has another verdict at the end of the run.
-fn result_if_undone(verdict: StepVerdict, reason: &UntrustedText) -> Option<StepResult> {
+fn result_if_undone(verdict: StepVerdict, reason: &UntrustedText, is_redeclared: bool) -> Option<StepResult> {
     let reason = reason.clone();
+    let (what, hint) = match is_redeclared {
+        true => ("a value that it reads has changed during the run", Some("apply again".into())),
+        false => ("no longer matches at the end of the run", None),
+    };
     match verdict {
         StepVerdict::Ok | StepVerdict::NotApplicable => None,
         StepVerdict::Unknown => Some(StepResult::Unknown { reason }),
         StepVerdict::Pending => Some(StepResult::Pending { reason }),
         StepVerdict::Change | StepVerdict::Blocked(_) => {
-            let why = format!("no longer matches at the end of the run: {}", reason.raw()).into();
+            let why = format!("{what}: {}", reason.raw()).into();
             Some(StepResult::Failed {
-                failure: StepFailure { why, tail: UntrustedText::default(), hint: None, log: None, artifact: false },
+                failure: StepFailure { why, tail: UntrustedText::default(), hint, log: None, artifact: false },
             })
         }
     }

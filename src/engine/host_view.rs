@@ -1,12 +1,16 @@
 //! The state of one host as its run has observed it so far.
 
+use super::event::StepResult;
+use super::report::StepReport;
 use super::run_context::ApplyContext;
 use super::run_state::SharedValues;
+use crate::config::ExpansionState;
 use crate::graph::StepIndex;
-use crate::model::{HostName, StepId, StepVerdict, UntrustedText};
+use crate::model::{HostName, SecretStore, StepId, StepVerdict, UntrustedText};
 use crate::plan::{self, HostContext, ObservedHost, StepInstance, StepPredictions};
 use crate::probe::{Observation, Probe};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// The observed state of a host. Every evaluation of its steps reads from here.
 pub(super) struct HostView<'r> {
@@ -62,6 +66,34 @@ impl<'r> HostView<'r> {
         let turns = case.expand_local_steps();
         let own = turns.iter().filter(|turn| is_wanted(turn));
         own.flat_map(|turn| plan::list_step_probes(&case, turn, &turns)).collect()
+    }
+
+    /// Returns the digests of what the steps of this host declare, with the facts and exported values that are known now;
+    /// empty texts for steps without a resource.
+    pub fn digest_declarations(&self) -> BTreeMap<StepId, String> {
+        let shared = self.run.board.shared_values();
+        let Some(case) = self.context(&shared) else { return BTreeMap::new() };
+        let turns = case.expand_local_steps();
+        let digest = |turn: &StepInstance<'_>| match &turn.expanded.state {
+            ExpansionState::Resource(resource) => plan::digest_json(&resource.desired_value()),
+            _ => String::new(),
+        };
+        turns.iter().map(|turn| (turn.expanded.id.clone(), digest(turn))).collect()
+    }
+
+    /// Builds the report of a step that did not run; `None` if the host has no such step.
+    pub fn build_report(&self, id: &StepId, result: StepResult) -> Option<StepReport> {
+        let shared = self.run.board.shared_values();
+        let case = self.context(&shared)?;
+        let turns = case.expand_local_steps();
+        let turn = turns.iter().find(|turn| turn.expanded.id == *id)?;
+        let title = match &turn.expanded.state {
+            ExpansionState::Resource(resource) => SecretStore::mask_placeholders(&resource.title()),
+            _ => String::new(),
+        };
+        let place = case.ground.project.sources.format_location(turn.step.span).to_string();
+        let (changes, took) = (Vec::new(), Duration::ZERO);
+        Some(StepReport { id: id.clone(), title: title.into(), result, hint: None, changes, took, place })
     }
 
     /// Evaluates steps of this host.

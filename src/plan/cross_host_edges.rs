@@ -48,11 +48,16 @@ impl CrossHostWait {
 
 /// Returns the first names and the number of the remaining ones.
 pub(super) fn format_host_names(hosts: &[HostName]) -> String {
+    format_names(&hosts.iter().map(HostName::as_str).collect::<Vec<_>>())
+}
+
+/// Does the same as [`format_host_names`] for texts.
+pub(super) fn format_names(names: &[&str]) -> String {
     const SHOWN: usize = 8;
-    let names: Vec<&str> = hosts.iter().take(SHOWN).map(HostName::as_str).collect();
-    match hosts.len().saturating_sub(SHOWN) {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names.join(", ")),
+    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 

@@ -46,7 +46,7 @@ mod window;
 
 pub use assessment::{
     StepAssessment, StepPredictions, assess_step, build_resource_context, collect_restart_inputs,
-    collect_settled_inputs, read_check_status,
+    collect_settled_inputs, describe_missing_export, read_check_status,
 };
 pub use canonical_json::{digest_json, digest_text, to_canonical_json};
 pub use cluster_makers::list_pending_makers;

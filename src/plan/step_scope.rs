@@ -5,7 +5,9 @@ use super::assessment::{StepPredictions, assess_step};
 use super::host_context::{ChosenHosts, HostContext, PlanContext, StepInstance};
 use super::required_probes::list_export_probes;
 use super::step_planner::assess_rules;
-use crate::config::{ExpansionState, ExportedValues, PendingInput, RecipeInstance, RecipeStep, StepExport};
+use crate::config::{
+    ExpansionState, ExportedValue, ExportedValues, MissingExport, PendingInput, RecipeInstance, RecipeStep, StepExport,
+};
 use crate::graph::StepIndex;
 use crate::model::{HostName, SecretStore, StepId, StepScope, StepVerdict, Value};
 use crate::probe::ProbeReading;
@@ -103,7 +105,7 @@ fn rate_fitness(case: &HostContext<'_>, index: StepIndex, turns: &[StepInstance<
     }
 }
 
-/// The exported values by host, `None` until they exist.
+/// The exported values by host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostExports(BTreeMap<(String, String), ExportSlot>);
 
@@ -111,65 +113,132 @@ pub struct HostExports(BTreeMap<(String, String), ExportSlot>);
 struct ExportSlot {
     /// Scope `host`: every host has its own value.
     each: bool,
-    by_host: BTreeMap<HostName, Option<Value>>,
+    /// Readers go on without the hosts whose value is missing.
+    partial: bool,
+    by_host: BTreeMap<HostName, HostExport>,
+}
+
+/// The value that one host exports.
+#[derive(Clone, Debug, PartialEq)]
+enum HostExport {
+    Known(Value),
+    /// Readers wait.
+    Pending,
+    /// Readers do not wait: this run does not make it.
+    Missing(MissingExport),
 }
 
 impl HostExports {
-    /// Sets the value that a step instance exports as `name` on a host; users of it wait while it is `None`.
-    pub fn set_value(&mut self, turn: &StepInstance<'_>, name: &str, host: &HostName, value: Option<Value>) {
-        let slot = self.0.entry((turn.expanded.id.recipe.to_string(), name.to_owned())).or_default();
-        slot.each = turn.step.scope == StepScope::Host;
-        slot.by_host.insert(host.clone(), value);
+    fn open_slot(&mut self, recipe: &str, step: &RecipeStep, export: &StepExport) -> &mut ExportSlot {
+        let slot = self.0.entry((recipe.to_owned(), export.name.clone())).or_default();
+        (slot.each, slot.partial) = (step.scope == StepScope::Host, export.partial);
+        slot
     }
 
-    /// Drops the exports of a step instance that will not be made on a host: other steps no longer wait for them.
-    pub fn abandon_instance(&mut self, turn: &StepInstance<'_>, host: &HostName) {
-        self.abandon_step(&turn.expanded.id.recipe, turn.step, host);
+    /// Sets the value that a step instance exports on a host; readers of it wait while it is `None`.
+    pub fn set_value(&mut self, turn: &StepInstance<'_>, export: &StepExport, host: &HostName, value: Option<Value>) {
+        let value = value.map_or(HostExport::Pending, HostExport::Known);
+        self.open_slot(&turn.expanded.id.recipe, turn.step, export).by_host.insert(host.clone(), value);
     }
 
-    /// Does the same as [`abandon_instance`](Self::abandon_instance) for a step of `recipe`.
+    /// Records that a host takes no part in a run, so that what it exports is not known.
+    fn mark_unobserved(&mut self, recipe: &str, step: &RecipeStep, host: &HostName, why: MissingExport) {
+        for export in step.exports.values().filter(|_| step.scope == StepScope::Host) {
+            let slot = self.open_slot(recipe, step, export);
+            slot.by_host.entry(host.clone()).or_insert(HostExport::Missing(why));
+        }
+    }
+
+    /// Drops what a step instance would export, as it does not apply to a host.
+    fn drop_instance(&mut self, turn: &StepInstance<'_>, host: &HostName) {
+        for export in turn.step.exports.values().filter(|export| export.value.is_none()) {
+            let slot = self.open_slot(&turn.expanded.id.recipe, turn.step, export);
+            if slot.each && slot.by_host.get(host) == Some(&HostExport::Pending) {
+                slot.by_host.remove(host);
+            }
+        }
+    }
+
+    /// Records that the missing exports of a step of `recipe` will not be made on a host: other steps no longer wait for
+    /// them.
     ///
     /// Exports that are computed from facts stay: a host that cannot report a value may still have one.
     pub fn abandon_step(&mut self, recipe: &str, step: &RecipeStep, host: &HostName) {
-        for (name, _) in step.exports.iter().filter(|(_, export)| export.value.is_none()) {
-            let slot = self.0.get_mut(&(recipe.to_owned(), name.clone())).filter(|slot| slot.each);
-            if let Some(slot) = slot.filter(|slot| slot.by_host.get(host).is_some_and(Option::is_none)) {
-                slot.by_host.remove(host);
+        for export in step.exports.values().filter(|export| export.value.is_none()) {
+            if let Some(slot) = self.0.get_mut(&(recipe.to_owned(), export.name.clone())) {
+                slot.abandon_host(host);
             }
         }
     }
 
-    /// Drops the missing exports of a host that left the run: other steps no longer wait for them.
+    /// Records that a host left the run: other steps no longer wait for its exports.
     pub fn abandon_host(&mut self, host: &HostName) {
-        for slot in self.0.values_mut().filter(|slot| slot.each) {
-            if slot.by_host.get(host).is_some_and(Option::is_none) {
-                slot.by_host.remove(host);
-            }
+        self.0.values_mut().for_each(|slot| slot.abandon_host(host));
+    }
+
+    /// Returns whether a value that exists has another one in `fresh`.
+    pub fn differs_from(&self, fresh: &HostExports) -> bool {
+        self.list_changed(fresh).next().is_some()
+    }
+
+    /// Replaces the values that exist and have another one in `fresh`.
+    pub fn replace_values(&mut self, fresh: &HostExports) {
+        let changed: Vec<_> =
+            self.list_changed(fresh).map(|(key, host, value)| (key.clone(), host.clone(), value.clone())).collect();
+        for (key, host, value) in changed {
+            self.0.entry(key).or_default().by_host.insert(host, value);
         }
     }
 
-    /// Returns the values as templates see them. The export of a `one` or `fleet` step is a single value; that of a
-    /// `host` step is a map from host name to value, which stays unknown until every expected host has its value.
+    fn list_changed<'f>(
+        &self,
+        fresh: &'f HostExports,
+    ) -> impl Iterator<Item = (&'f (String, String), &'f HostName, &'f HostExport)> {
+        let exists =
+            |key: &(String, String), host: &HostName| self.0.get(key).and_then(|slot| slot.by_host.get(host)).cloned();
+        let values =
+            fresh.0.iter().flat_map(|(key, slot)| slot.by_host.iter().map(move |(host, value)| (key, host, value)));
+        values.filter(move |(key, host, value)| match (exists(key, host), value) {
+            (Some(HostExport::Known(old)), HostExport::Known(new)) => old != *new,
+            _ => false,
+        })
+    }
+
+    /// Returns the values as templates see them.
     pub fn to_exports(&self) -> ExportedValues {
         let mut exports = ExportedValues::new();
         for ((recipe, name), slot) in &self.0 {
-            exports.entry(recipe.clone()).or_default().insert(name.clone(), slot.merged_value());
+            exports.entry(recipe.clone()).or_default().insert(name.clone(), slot.to_value());
         }
         exports
     }
 }
 
 impl ExportSlot {
-    fn merged_value(&self) -> Option<Value> {
+    fn abandon_host(&mut self, host: &HostName) {
+        if let Some(value) = self.by_host.get_mut(host).filter(|value| self.each && **value == HostExport::Pending) {
+            *value = HostExport::Missing(MissingExport::NoValue);
+        }
+    }
+
+    fn to_value(&self) -> ExportedValue {
+        let known = self.by_host.iter().filter_map(|(host, value)| match value {
+            HostExport::Known(value) => Some((host.to_string(), value.clone())),
+            _ => None,
+        });
         if !self.each {
-            return self.by_host.values().flatten().next().cloned();
+            return ExportedValue::Single(known.map(|(_, value)| value).next());
         }
-        // No host is left that exports it: the value is unknown, not an empty map.
-        if self.by_host.is_empty() {
-            return None;
+        let pending = self.by_host.iter().filter(|(_, value)| **value == HostExport::Pending);
+        let missing = self.by_host.iter().filter_map(|(host, value)| match value {
+            HostExport::Missing(why) if !self.partial => Some((host.to_string(), *why)),
+            _ => None,
+        });
+        ExportedValue::ByHost {
+            known: known.collect(),
+            pending: pending.map(|(host, _)| host.to_string()).collect(),
+            missing: missing.collect(),
         }
-        let pairs = self.by_host.iter().map(|(host, value)| Some((host.to_string(), value.clone()?)));
-        pairs.collect::<Option<serde_json::Map<_, _>>>().map(Value::Object)
     }
 }
 
@@ -184,12 +253,32 @@ pub fn read_exported_values(ground: PlanContext<'_>, seen: &[ObservedHost], secr
         let turns = case.expand_local_steps();
         for turn in turns.iter().filter(|turn| !turn.step.exports.is_empty()) {
             read_step_exports(&case, turn, secrets, &mut published);
-            if !may_export(&case, turn, &turns) {
-                published.abandon_instance(turn, &seen.host);
+            if matches!(turn.expanded.state, ExpansionState::NotApplicable(_)) {
+                published.drop_instance(turn, &seen.host);
+            } else if !may_export(&case, turn, &turns) {
+                published.abandon_step(&turn.expanded.id.recipe, turn.step, &seen.host);
             }
         }
     }
+    mark_unobserved_hosts(ground, seen, &mut published);
     published
+}
+
+/// Marks the exports of the hosts that the run leaves out, and of those that did not answer.
+fn mark_unobserved_hosts(ground: PlanContext<'_>, seen: &[ObservedHost], published: &mut HostExports) {
+    let seen: BTreeMap<&HostName, bool> = seen.iter().map(|seen| (&seen.host, seen.is_observed())).collect();
+    for (host, instances) in &ground.project.instances {
+        let why = match seen.get(host) {
+            Some(true) => continue,
+            Some(false) => MissingExport::NoAnswer,
+            None => MissingExport::NotInRun,
+        };
+        for instance in instances.iter().filter(|instance| !instance.absent) {
+            for step in &instance.recipe.steps {
+                published.mark_unobserved(&instance.recipe.name, step, host, why);
+            }
+        }
+    }
 }
 
 /// Returns whether a host may still export the values of a step instance: other steps do not wait for a value that
@@ -216,14 +305,14 @@ pub fn read_step_exports(
             _ => None,
         };
         let value = text.map(|text| to_exported_value(export, &turn.expanded.id, &case.host.name, text, secrets));
-        published.set_value(turn, &name, &case.host.name, value);
+        published.set_value(turn, export, &case.host.name, value);
     }
-    for (name, export) in &turn.step.exports {
+    for export in turn.step.exports.values() {
         if export.stdout {
-            published.set_value(turn, name, &case.host.name, None);
+            published.set_value(turn, export, &case.host.name, None);
         } else if let Some(value) = &export.value {
             let value = case.ground.expander.evaluate_export(case.host, turn.instance, value, &case.known_values());
-            published.set_value(turn, name, &case.host.name, value);
+            published.set_value(turn, export, &case.host.name, value);
         }
     }
 }

@@ -273,7 +273,8 @@ fn start_age(unit: &BTreeMap<&str, &str>, now: f64) -> Option<f64> {
 /// Returns how many seconds after the boot the unit was started, by the clock that is never set.
 fn start_since_boot(unit: &BTreeMap<&str, &str>) -> Option<f64> {
     let microseconds = |key: &str| unit.get(key).and_then(|text| text.parse::<f64>().ok()).filter(|time| *time > 0.0);
-    let started = microseconds("ExecMainStartTimestampMonotonic").or_else(|| microseconds("ActiveEnterTimestampMonotonic"));
+    let started =
+        microseconds("ExecMainStartTimestampMonotonic").or_else(|| microseconds("ActiveEnterTimestampMonotonic"));
     Some(started? / 1e6)
 }
 

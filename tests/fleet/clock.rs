@@ -35,7 +35,8 @@ fn boot_ahead() -> Option<Nodes> {
     node.must("systemctl -q enable served && echo /usr/lib/ahead.so >/etc/ld.so.preload");
     node.stop();
     node.start();
-    let ahead = node.must("echo $(($(date -d \"$(systemctl show -p ActiveEnterTimestamp --value served)\" +%s) - $(date +%s)))");
+    let ahead = node
+        .must("echo $(($(date -d \"$(systemctl show -p ActiveEnterTimestamp --value served)\" +%s) - $(date +%s)))");
     assert!(ahead.parse::<i64>().is_ok_and(|seconds| (28_000..=28_800).contains(&seconds)), "{ahead}");
     Some(nodes)
 }

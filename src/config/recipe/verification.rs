@@ -158,10 +158,8 @@ pub(super) fn read_exports(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> I
         if !check_identifier(&key.text, "an export", key.span, cx) {
             continue;
         }
-        let Some(table) = YamlTable::open(node, "an export", &["read", "stdout", "value", "secret"], &mut cx.diags)
-        else {
-            continue;
-        };
+        const KEYS: [&str; 5] = ["read", "stdout", "value", "secret", "partial"];
+        let Some(table) = YamlTable::open(node, "an export", &KEYS, &mut cx.diags) else { continue };
         exports.insert(key.text.clone(), read_export(key, &table, cx));
     }
     exports
@@ -179,5 +177,6 @@ fn read_export(key: &YamlKey, table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -
     if let (Some(key), true) = (table.find_key("value"), secret) {
         cx.push_diag(Diag::error(DiagCode::Exclusive, "an export with `value` cannot be secret").with_span(key.span));
     }
-    StepExport { name: key.text.clone(), read, stdout, value, secret, span: key.span }
+    let partial = table.get_bool("partial", &mut cx.diags).unwrap_or(false);
+    StepExport { name: key.text.clone(), read, stdout, value, secret, partial, span: key.span }
 }

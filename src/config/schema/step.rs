@@ -53,7 +53,7 @@ fn step_property(key: &str) -> Value {
         ),
         "export" => with_description(
             "Values that other steps read.",
-            map_schema(object_schema(&["read", "stdout", "value", "secret"], export_property, &[])),
+            map_schema(object_schema(&["read", "stdout", "value", "secret", "partial"], export_property, &[])),
         ),
         "disruption" => with_description("Maximum disruption class.", json!({ "enum": ["D0", "D1", "D2", "D3"] })),
         "scope" => with_description("Where the step runs.", json!({ "enum": StepScope::ALL.map(StepScope::name) })),
@@ -92,6 +92,10 @@ fn export_property(key: &str) -> Value {
         "stdout" => with_description("Use the output of the step as the value.", json!({ "type": "boolean" })),
         "value" => with_description("Expression over facts that is the value.", text_schema()),
         "secret" => with_description("Whether the value is secret.", json!({ "type": "boolean" })),
+        "partial" => with_description(
+            "Whether steps that read the values of all hosts go on without those of the hosts that cannot report one.",
+            json!({ "type": "boolean" }),
+        ),
         _ => json!({}),
     }
 }

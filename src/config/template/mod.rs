@@ -56,6 +56,8 @@ pub enum PendingInput {
         recipe: String,
         /// The name of the value.
         name: String,
+        /// The hosts whose value is not known in this run; empty if it may still be exported.
+        missing: crate::config::MissingExports,
     },
 }
 
@@ -65,7 +67,7 @@ impl PendingInput {
         match self {
             Self::Facts => "facts are not observed yet".to_owned(),
             Self::UnknownFact { path, why } => format!("fact `{path}` is unknown: {why}"),
-            Self::Export { recipe, name } => format!("`{name}` of `{recipe}` is not exported yet"),
+            Self::Export { recipe, name, .. } => format!("`{name}` of `{recipe}` is not exported yet"),
         }
     }
 }

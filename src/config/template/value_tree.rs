@@ -3,11 +3,12 @@
 use super::eval_record::{self, MissingName};
 use super::value_cost::VALUE_COST_BYTES;
 use super::{FactSource, PendingInput};
+use crate::config::{ExportedValue, MissingExports};
 use crate::model::{SecretStore, Value as Json};
 use indexmap::IndexMap;
 use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 /// The names that a template can read. Cheap to clone. Names without a value are undefined.
@@ -390,6 +391,7 @@ fn build_unknown(need: PendingInput) -> Value {
 #[derive(Debug)]
 struct RecipeExports {
     recipe: String,
+    /// `None`: the value does not exist yet.
     values: BTreeMap<String, Option<Value>>,
 }
 
@@ -401,8 +403,43 @@ impl Object for RecipeExports {
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
         match self.values.get(key) {
             Some(Some(value)) => Some(value.clone()),
-            _ => Some(build_unknown(PendingInput::Export { recipe: self.recipe.clone(), name: key.to_owned() })),
+            _ => Some(build_unknown(need_export(&self.recipe, key, MissingExports::new()))),
         }
+    }
+}
+
+fn need_export(recipe: &str, name: &str, missing: MissingExports) -> PendingInput {
+    PendingInput::Export { recipe: recipe.to_owned(), name: name.to_owned(), missing }
+}
+
+/// `exports["recipe"].name` of a `host` step: values by host, of which some are not known. The value of one host can be
+/// read; a read of all of them defers the evaluation.
+#[derive(Debug)]
+struct PartialHostMap {
+    recipe: String,
+    name: String,
+    known: BTreeMap<String, Value>,
+    pending: BTreeSet<String>,
+    missing: MissingExports,
+}
+
+impl Object for PartialHostMap {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.get_value_by_str(key.as_str()?)
+    }
+
+    fn get_value_by_str(self: &Arc<Self>, host: &str) -> Option<Value> {
+        if let Some(value) = self.known.get(host) {
+            return Some(value.clone());
+        }
+        let missing = self.missing.get(host).map(|why| (host.to_owned(), *why));
+        let need = need_export(&self.recipe, &self.name, missing.into_iter().collect());
+        (self.missing.contains_key(host) || self.pending.contains(host)).then(|| build_unknown(need))
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        eval_record::record_need(need_export(&self.recipe, &self.name, self.missing.clone()));
+        Enumerator::Empty
     }
 }
 
@@ -412,15 +449,35 @@ pub(in crate::config) fn build_exports<'r>(
     made: &crate::config::ExportedValues,
 ) -> Value {
     let one = |recipe: &str| {
-        let values = made
-            .get(recipe)
-            .map(|values| {
-                values.iter().map(|(name, value)| (name.clone(), value.as_ref().map(|v| build_tree(name, v)))).collect()
-            })
-            .unwrap_or_default();
-        (recipe.to_owned(), Value::from_object(RecipeExports { recipe: recipe.to_owned(), values }))
+        let values = made.get(recipe).map(|values| {
+            values.iter().map(|(name, value)| (name.clone(), build_exported_value(recipe, name, value))).collect()
+        });
+        let exports = RecipeExports { recipe: recipe.to_owned(), values: values.unwrap_or_default() };
+        (recipe.to_owned(), Value::from_object(exports))
     };
     build_map("exports", recipes.into_iter().map(one))
+}
+
+fn build_exported_value(recipe: &str, name: &str, value: &ExportedValue) -> Option<Value> {
+    match value {
+        ExportedValue::Single(value) => value.as_ref().map(|value| build_tree(name, value)),
+        ExportedValue::ByHost { known, pending, missing } => {
+            let tree = |(host, value): (&String, &Json)| (host.clone(), build_tree(&join_path(name, host), value));
+            let known: BTreeMap<String, Value> = known.iter().map(tree).collect();
+            match (known.is_empty(), pending.is_empty() && missing.is_empty()) {
+                // No host is left that exports it: the value is unknown, not an empty map.
+                (true, true) => None,
+                (false, true) => Some(build_map(name, known)),
+                (_, false) => Some(Value::from_object(PartialHostMap {
+                    recipe: recipe.to_owned(),
+                    name: name.to_owned(),
+                    known,
+                    pending: pending.clone(),
+                    missing: missing.clone(),
+                })),
+            }
+        }
+    }
 }
 
 /// Returns whether every placeholder of a secret in `text` is intact. A filter could have truncated or changed one, and

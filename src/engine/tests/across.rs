@@ -222,9 +222,40 @@ const LIST: &str = "steps:
 ";
 const LISTS: &str = "apply:\n  - { recipe: keys, on: all }\n  - { recipe: list, on: all }\n";
 
+/// A list of all hosts that lacks one would take that host out of every file made from it.
 #[test]
-fn export_map_contains_only_hosts_that_exported() {
+fn readers_of_all_values_wait_for_a_host_that_failed() {
     let stage = SimulatedProject::new(3, LISTS, &[("keys", KEYS), ("list", LIST)]);
+    stage.create_host_file("n2", "bad");
+    let ran = stage.run_once();
+    assert_eq!((ran.exit_code(), ran.host_outcome("n2")), (3, HostOutcome::Failed));
+    assert_eq!(
+        ran.describe_step("n1", "list/all"),
+        "unknown: `name` of `keys` is not known on every host; no value: n2"
+    );
+    assert!(!stage.has_file("n1", "all"));
+    std::fs::remove_file(stage.host_root("n2").join("bad")).unwrap();
+    assert_eq!((stage.run_once().exit_code(), stage.read_file("n1", "all").as_str()), (0, "3"));
+}
+
+/// The value of one host is known without the others.
+#[test]
+fn value_of_one_host_needs_no_other_host() {
+    let own = "steps:\n  - { name: own, file: { path: '@root/copy', content: \"{{ exports['keys'].name[host.name] }}\", @own } }\n";
+    let stage = SimulatedProject::new(3, LISTS, &[("keys", KEYS), ("list", own)]);
+    stage.create_host_file("n2", "bad");
+    let ran = stage.run_once();
+    assert_eq!(
+        (ran.describe_step("n1", "list/own").as_str(), stage.read_file("n1", "copy").as_str()),
+        ("changed", "n1")
+    );
+    assert!(!stage.has_file("n2", "copy"));
+}
+
+#[test]
+fn partial_export_contains_only_hosts_that_exported() {
+    let keys = KEYS.replace("{ read:", "{ partial: true, read:");
+    let stage = SimulatedProject::new(3, LISTS, &[("keys", &keys), ("list", LIST)]);
     stage.create_host_file("n2", "bad");
     let ran = stage.run_once();
     assert_eq!((ran.exit_code(), ran.host_outcome("n2")), (3, HostOutcome::Failed));
@@ -378,4 +409,47 @@ fn one_step_runs_on_the_host_that_its_condition_names() {
     assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
     assert_eq!(["n1", "n2", "n3"].map(|host| stage.has_file(host, "second")), [false, true, false]);
     assert_eq!(ran.describe_step("n2", "r/second"), "changed");
+}
+
+/// One recipe exports the version, another one changes it, and a third one reads it.
+const VERSION: &str = "steps:
+  - name: made
+    command: { check: 'test -e @root/version', apply: 'echo 1 > @root/version' }
+    export: { v: { read: 'cat @root/version' } }
+";
+const NEWER: &str = "needs: [version]
+steps:
+  - { name: newer, command: { check: 'grep -q 2 @root/version', apply: 'echo 2 > @root/version' } }
+";
+const VERSION_READER: &str = "needs: [version, newer]
+steps:
+  - { name: file, file: { path: '@root/read', content: \"{{ exports['version'].v[host.name] }}\\n\", @own } }
+  - { name: late, when: \"exports['version'].v[host.name] == '2'\", file: { path: '@root/late', content: '', @own } }
+  - { name: each, each: \"exports['version'].v[host.name] | list\", file: { path: '@root/each-{{ item }}', content: '', @own } }
+";
+
+/// What changed a value during the run is not hidden by what was written with the former one.
+#[test]
+fn exported_value_that_changes_during_the_run_is_reported() {
+    let apply =
+        "apply:\n  - { recipe: version, on: n1 }\n  - { recipe: newer, on: n1 }\n  - { recipe: reader, on: n1 }\n";
+    let recipes = [("version", VERSION), ("newer", NEWER), ("reader", VERSION_READER)];
+    let stage = SimulatedProject::new(1, apply, &recipes);
+    let ran = stage.run_once();
+    assert_eq!(stage.read_file("n1", "version"), "2\n");
+    let applies = "stale: it applies since a value that it reads has changed during the run";
+    assert_eq!(
+        ran.describe_step("n1", "reader/file"),
+        "failed: a value that it reads has changed during the run: content differs"
+    );
+    assert!(ran.describe_step("n1", "reader/late").starts_with(applies), "{}", ran.describe_step("n1", "reader/late"));
+    assert!(
+        ran.describe_step("n1", "reader/each[2]").starts_with(applies),
+        "{}",
+        ran.describe_step("n1", "reader/each[2]")
+    );
+    assert_eq!(ran.exit_code(), 3);
+    let again = stage.run_once();
+    assert_eq!((again.exit_code(), stage.read_file("n1", "read").as_str()), (0, "2\n"));
+    assert!(stage.has_file("n1", "late") && stage.has_file("n1", "each-2"));
 }
