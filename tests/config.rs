@@ -18,7 +18,7 @@ mod schemas;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use forge::config::{
-    self, ConditionOutcome, ExpandedStep, ExpansionInputs, ExpansionState, ExportedValues, FactSource,
+    self, ConditionOutcome, ExpandedStep, ExpansionInputs, ExpansionState, ExportedValue, ExportedValues, FactSource,
     InapplicableReason, LoadOptions, PendingInput, Project, RecipeInstance, StepExpander,
 };
 use forge::diag::{DiagList, SourceMap, render_diag};
@@ -197,15 +197,20 @@ fn step_is_deferred_until_its_exports_are_known() {
     let project = example("mesh");
     let turn = one(&project, "n2", "ssh-mesh/authorized keys");
     let ExpansionState::Deferred(deferred) = turn.state else { panic!("{:?}", turn.state) };
-    assert_eq!(deferred.need, PendingInput::Export { recipe: "ssh-mesh".into(), name: "public_key".into() });
+    assert_eq!(
+        deferred.need,
+        PendingInput::Export { recipe: "ssh-mesh".into(), name: "public_key".into(), missing: Default::default() }
+    );
     assert_eq!(
         (deferred.title.as_deref(), deferred.fields),
         (Some("/home/train/.ssh/authorized_keys"), vec!["content".to_owned()])
     );
     let mut exports = ExportedValues::new();
     let made = exports.entry("ssh-mesh".to_owned()).or_default();
-    made.insert("public_key".into(), Some(json!("ssh-ed25519 AAAA mesh")));
-    made.insert("host_key".into(), Some(json!({"n1": "k1", "n2": "k2", "n3": "k3"})));
+    made.insert("public_key".into(), ExportedValue::Single(Some(json!("ssh-ed25519 AAAA mesh"))));
+    let known = ["n1", "n2", "n3"].map(|host| (host.to_owned(), json!(host.replace('n', "k")))).into();
+    let (pending, missing) = Default::default();
+    made.insert("host_key".into(), ExportedValue::ByHost { known, pending, missing });
     let turn = &expand(&project, "n2", "ssh-mesh/known hosts", FactSource::NotYet, &exports)[0];
     assert_eq!(desired(turn)["content"]["sha256"], sha256("n1,10.0.0.1 k1\nn2,10.0.0.2 k2\nn3,10.0.0.3 k3\n"));
     assert!(matches!(

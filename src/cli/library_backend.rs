@@ -461,7 +461,7 @@ impl Backend for LibraryBackend {
         let SetRequest { set, hosts, skipped, against, drain } = request;
         let state = settings.state_folder(&project.inventory);
         let baseline = match against {
-            Some(run) => Some(engine::read_acceptance(&state, &project.cluster, run)?),
+            Some(run) => Some(engine::read_acceptance(&state, &project.cluster, set, run)?),
             None => engine::find_baseline(&state, &project.cluster, set),
         };
         let request = engine::AcceptanceRequest { set, hosts, skipped, baseline, drain };

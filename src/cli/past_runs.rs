@@ -5,6 +5,7 @@ use super::verb_context::VerbContext;
 use crate::config::read_cluster_name;
 use crate::diag::did_you_mean;
 use crate::engine::{self, PastRun};
+use crate::model::HostOutcome;
 use crate::state::{self, RunFolder, StateStore};
 use crate::view::ListedRun;
 use anyhow::anyhow;
@@ -43,14 +44,16 @@ fn list_all_runs(state: &Utf8Path) -> Result<Vec<RunFolder>, CliError> {
     })
 }
 
-/// Reads the newest apply; `None` if there is none.
+/// Reads the newest apply that was not kept out by the lock of all its hosts; `None` if there is none.
 ///
 /// # Errors
 /// A newer run cannot be read.
 pub fn find_newest_apply(folders: &[RunFolder]) -> Result<Option<PastRun>, CliError> {
     for folder in folders {
         let run = read_run(folder)?;
-        if run.info.verb == "apply" {
+        let hosts = &run.report.hosts;
+        let is_kept_out = !hosts.is_empty() && hosts.iter().all(|host| host.outcome == HostOutcome::Locked);
+        if run.info.verb == "apply" && !is_kept_out {
             return Ok(Some(run));
         }
     }

@@ -1,5 +1,6 @@
 //! `forge runs`.
 
+use super::error::CliError;
 use super::inventory::duplicate_inventory_error;
 use super::output::VerbOutput;
 use super::past_runs;
@@ -43,6 +44,10 @@ pub fn run_runs<B>(cx: &VerbContext<'_, B>, args: &RunsArgs) -> VerbResult {
     let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
     let folders = match (&args.inventory, &cx.typed.inventory_flag) {
         (Some(argument), Some(flag)) => return Err(duplicate_inventory_error(argument, flag)),
+        (Some(inventory), None) if !inventory.exists() => {
+            let error = CliError::usage(format!("`{inventory}` does not exist"));
+            return Err(error.hint("`forge runs` without an inventory lists the runs of all clusters"));
+        }
         (Some(inventory), None) => past_runs::list_cluster_runs(cx, inventory)?,
         (None, _) => past_runs::list_run_folders(cx)?,
     };

@@ -17,7 +17,8 @@ use std::time::Duration;
 const SCRIPT: &str = r#"set -e
 f=$0 d=${0%/*}
 [ "$(id -u)" = 0 ] || { echo 'root is required: set `connect: { sudo: … }` or log in as root' >&2; exit 1; }
-[ ! -f "$f" ] || cat -- "$f"
+[ ! -e "$f" ] || [ -f "$f" ] || { echo "$f is not a file: remove it" >&2; exit 1; }
+[ ! -e "$f" ] || { cat -- "$f"; echo; }
 if [ -z "$1" ]; then rm -f -- "$f"; exit; fi
 umask 077
 mkdir -p -- "$d"
@@ -25,7 +26,7 @@ t=$(mktemp "$d/.hold.XXXXXX")
 trap 'rm -f -- "$t"' EXIT
 printf '%s\n' "$1" >"$t"
 sync "$t"
-mv -f -- "$t" "$f"
+mv -fT -- "$t" "$f"
 "#;
 
 /// What happened to the holds of hosts.

@@ -79,5 +79,6 @@ printf %s "$k"
 for g in /var/lib/forge/guard/*/restored; do
   [ ! -e "$g" ] || rm -rf -- "${g%/*}"
 done
-[ ! -f /var/lib/forge/hold.json ] || { printf '\n'; date +%s; cat /var/lib/forge/hold.json; }
+[ ! -e /var/lib/forge/hold.json ] && [ ! -L /var/lib/forge/hold.json ] ||
+  { printf '\n'; date +%s; cat /var/lib/forge/hold.json 2>/dev/null; true; }
 "#;

@@ -79,6 +79,28 @@ tests:
     insta::assert_snapshot!(Place::new().file("inventory.yaml", bad).forge(&["validate"]));
 }
 
+/// Each would measure nothing, or accept bad values.
+#[test]
+fn limits_and_hosts_that_prove_nothing_are_mistakes() {
+    let bad = "cluster: c
+hosts:
+  node-[1:4]: {}
+tests:
+  quick:
+    - { test: ib-write-lat, on: all, least: 5 }
+    - { test: ib-write-bw, on: all, most: 400 }
+    - { test: ib-write-bw, on: all, share: 0.9, at_once: 0 }
+    - { test: ib-write-bw, on: node-1, share: 0.9 }
+    - { test: nccl-all-reduce-hosts, on: all, least: 300, group_size: 9 }
+    - { test: disk, on: 'node-[1:2]', peers: 0.05 }
+    - { test: site-pair, on: all, least: 1 }
+";
+    let disk = DISK.replace("{size}", "{sizee}");
+    let pair = "test: site-pair\nscope: pair\noutput: number\nserver: [serve]\nclient: [ask, '{address}']\n";
+    let place = Place::new().file("inventory.yaml", bad).file("tests/disk.yaml", &disk);
+    insta::assert_snapshot!(place.file("tests/site-pair.yaml", pair).forge(&["validate"]));
+}
+
 /// A launcher of the site's own.
 const GROUP: &str = "test: site-reduce
 scope: group

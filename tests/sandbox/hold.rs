@@ -46,6 +46,22 @@ fn host_on_hold_is_left_alone_until_it_is_released() {
     });
 }
 
+/// A path that cannot hold the note leaves the host alone, and nothing is called done.
+#[test]
+fn hold_that_cannot_be_written_fails_and_the_host_is_left_alone() {
+    as_everybody(|lab| {
+        lab.inside("inventory.yaml", "a", "mkdir -p /var/lib/forge/hold.json");
+        let held = lab.forge(&["hold", "a", "--why", "ticket 7"]);
+        assert!(held.starts_with("exit 3\n") && held.contains("/var/lib/forge/hold.json is not a file"), "{held}");
+        let apply = lab.forge(&["apply", "--yes"]);
+        assert!(apply.starts_with("exit 10\n") && apply.contains("on hold by an unknown user"), "{apply}");
+        assert_eq!(lab_files(lab), "none\nlab\n", "only `b` was changed");
+        lab.inside("inventory.yaml", "a", "rmdir /var/lib/forge/hold.json; : >/var/lib/forge/hold.json");
+        let released = lab.forge(&["release", "a"]);
+        assert!(released.contains("a: released") && released.contains("was on hold by an unknown user"), "{released}");
+    });
+}
+
 #[test]
 fn hold_ends_by_the_clock_of_the_host() {
     let tests = "tests: { quick: [{ test: dcgm-diag, on: all, required: true }] }\n";

@@ -78,6 +78,9 @@ fn read_definition_file(node: &YamlNode, name: &str, cx: &mut LoadContext<'_>) -
         }
         parameters.insert(key.text.clone(), scalar_text(node, &key.text, cx).unwrap_or_default());
     }
+    if let Some(programs) = &programs {
+        check_placeholders(programs, |name| parameters.contains_key(name) || needed.contains(name), &table, cx);
+    }
     let rests_on = read_basis(&table, cx);
     Some(TestDefinition {
         name: name.to_owned(),
@@ -149,6 +152,49 @@ fn read_programs(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<Test
             None
         }
     }
+}
+
+/// Reports placeholders that nothing fills, and a pair whose server has no port.
+fn check_placeholders(
+    programs: &TestPrograms,
+    is_parameter: impl Fn(&str) -> bool,
+    table: &YamlTable<'_>,
+    cx: &mut LoadContext<'_>,
+) {
+    let of_each: &[&str] = match programs {
+        TestPrograms::Host(_) => &["gpu_memory"],
+        TestPrograms::Pair { .. } => &["address", "device", "gpu_memory"],
+        TestPrograms::Group(_) => &["hosts", "ranks", "slots", "mark", "device", "gpu_memory"],
+    };
+    let parts: Vec<(&str, &Vec<String>)> = match programs {
+        TestPrograms::Host(command) | TestPrograms::Group(command) => vec![("command", command)],
+        TestPrograms::Pair { server, client } => vec![("server", server), ("client", client)],
+    };
+    for (key, words) in parts {
+        let span = table.get(key).map_or(table.span, |node| node.span);
+        for name in words.iter().flat_map(|word| list_placeholders(word)) {
+            if !of_each.contains(&name) && !is_parameter(name) {
+                let diag = Diag::error(DiagCode::BadValue, format!("`{{{name}}}` is no parameter of this test"));
+                let diag = diag
+                    .with_span(span)
+                    .hint("declare it in `parameters`: `{name}` in an argument is the value of one");
+                cx.push_diag(diag);
+            }
+        }
+    }
+    if matches!(programs, TestPrograms::Pair { .. }) && !is_parameter("port") {
+        let message = "a test of scope `pair` needs the parameter `port`";
+        let hint = "declare `parameters: { port: 18515 }`, and let the server listen on `{port}`: forge waits for it";
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(table.span).hint(hint));
+    }
+}
+
+/// Returns the names in braces of an argument.
+fn list_placeholders(word: &str) -> impl Iterator<Item = &str> {
+    let named = |name: &&str| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+    };
+    word.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name)).filter(named)
 }
 
 /// Requires the placeholders without which a program of a group would run on one host, or be left behind.

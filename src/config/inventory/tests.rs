@@ -42,6 +42,8 @@ pub(in crate::config) struct TestScope<'s> {
     pub universe: &'s SelectorUniverse<'s>,
     pub hosts: &'s [HostName],
     pub fabric: &'s FabricLayout,
+    /// Whether the set is built in: it fits every cluster, and measures nothing where there are too few hosts.
+    pub is_builtin: bool,
 }
 
 /// Reads the declared sets, and the built-in sets that the inventory does not declare.
@@ -68,7 +70,7 @@ pub(in crate::config) fn read_builtin_set(
     let (_, node) = cx.parse_yaml(&locate_builtin("sets"), text.to_owned())?;
     let entries = yaml_table::expect_entries(Some(&node), "tests", &mut cx.diags);
     let (key, node) = entries.iter().find(|(key, _)| key.text == name)?;
-    Some(read_set(key, node, scope, cx))
+    Some(read_set(key, node, &TestScope { is_builtin: true, ..*scope }, cx))
 }
 
 fn read_set(name: &YamlKey, node: &YamlNode, scope: &TestScope<'_>, cx: &mut LoadContext<'_>) -> Vec<DeclaredTest> {
@@ -85,6 +87,10 @@ fn read_entry(node: &YamlNode, scope: &TestScope<'_>, cx: &mut LoadContext<'_>) 
     let parameters = read_parameters(&table, &definition, cx);
     let expected = read_limit(&table, &definition, cx)?;
     let rails = table.get_items("rails", &mut cx.diags);
+    let group_size = table.get_int("group_size", 2, 100_000, &mut cx.diags).map_or(0, |count| count as usize);
+    if !scope.is_builtin {
+        check_host_count(&table, &definition, selected.len(), group_size, cx);
+    }
     Some(DeclaredTest {
         pairs: read_pair_selection(&table, &selected, scope.fabric, cx),
         hosts: selected,
@@ -92,8 +98,8 @@ fn read_entry(node: &YamlNode, scope: &TestScope<'_>, cx: &mut LoadContext<'_>) 
         rails: rails.into_iter().filter_map(|node| yaml_table::expect_text(node, "rails", &mut cx.diags)).collect(),
         expected,
         baseline_drop: read_optional_share(&table, "baseline", cx).unwrap_or(BASELINE_DROP),
-        at_once: table.get_int("at_once", 0, 100_000, &mut cx.diags).map_or(0, |count| count as usize),
-        group_size: table.get_int("group_size", 2, 100_000, &mut cx.diags).map_or(0, |count| count as usize),
+        at_once: table.get_int("at_once", 1, 100_000, &mut cx.diags).map_or(0, |count| count as usize),
+        group_size,
         required: read_required_transport(&table, &definition, cx),
         proof_required: table.get_bool("required", &mut cx.diags).unwrap_or(false),
         span: node.span,
@@ -111,6 +117,28 @@ fn select_hosts(table: &YamlTable<'_>, scope: &TestScope<'_>, cx: &mut LoadConte
             None
         }
     }
+}
+
+/// Reports an entry that its hosts are too few for: nothing would be measured, or nothing compared.
+fn check_host_count(
+    table: &YamlTable<'_>,
+    definition: &TestDefinition,
+    hosts: usize,
+    group_size: usize,
+    cx: &mut LoadContext<'_>,
+) {
+    let (key, needed, why) = match &definition.programs {
+        TestPrograms::Pair { .. } if hosts < 2 => ("on", 2, "a test of scope `pair`"),
+        TestPrograms::Group(_) if hosts < 2 => ("on", 2, "a test of scope `group`"),
+        TestPrograms::Group(_) if hosts < group_size => ("group_size", group_size, "a group"),
+        TestPrograms::Host(_) if hosts < 3 && table.get("peers").is_some() => {
+            ("peers", 3, "a comparison with the median of the hosts")
+        }
+        _ => return,
+    };
+    let span = table.get(key).map_or(table.span, |node| node.span);
+    let message = format!("{why} needs {needed} hosts or more, and this entry selects {hosts}");
+    cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(span));
 }
 
 fn read_parameters(
@@ -243,6 +271,18 @@ fn read_limit(table: &YamlTable<'_>, definition: &TestDefinition, cx: &mut LoadC
         "share" => DeclaredLimit::Share { share: read_share(table, key, cx)?, of },
         _ => DeclaredLimit::Peers(read_share(table, key, cx)?),
     };
+    let is_latency = definition.output == TestOutput::PerftestLatency;
+    let measures_rate = !is_latency && definition.output != TestOutput::Number;
+    let reversed = match *key {
+        "least" | "share" if is_latency => Some(("a latency", "`most` is the highest good value")),
+        "most" if measures_rate => Some(("a rate", "`least` is the lowest good value")),
+        _ => None,
+    };
+    if let Some((what, hint)) = reversed {
+        let message = format!("test `{}` measures {what}: `{key}` would accept bad values", definition.name);
+        let span = table.get(key).map_or(table.span, |node| node.span);
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(span).hint(hint));
+    }
     check_ceiling(&limit, of, definition.output.unit(), table.span, cx);
     Some(limit)
 }

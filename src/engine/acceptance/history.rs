@@ -20,19 +20,27 @@ pub fn store_acceptance(state: &Utf8Path, report: &AcceptanceReport) -> Result<U
     StateStore::new(state, &report.cluster).write_json(FOLDER, &name, report).map_err(|error| error.to_string())
 }
 
-/// Reads the report of a run: its name, a unique prefix of it, or `last`.
+/// Reads the report of a run of `set`: its name, a unique prefix of it, or `last`, the newest run of this set.
 ///
 /// # Errors
-/// No such run, or its report cannot be read: the reason.
-pub fn read_acceptance(state: &Utf8Path, cluster: &str, run: &str) -> Result<AcceptanceReport, String> {
+/// No such run, one of another set, or its report cannot be read: the reason.
+pub fn read_acceptance(state: &Utf8Path, cluster: &str, set: &str, run: &str) -> Result<AcceptanceReport, String> {
     let folder = tests_folder(state, cluster);
     let names = list_runs(&folder);
-    let found: Vec<&String> = match run {
-        "last" => names.last().into_iter().collect(),
-        prefix => names.iter().filter(|name| name.starts_with(prefix)).collect(),
-    };
+    let read = |name: &str| read_report(&folder.join(format!("{name}.json")));
+    if run == "last" {
+        let found =
+            names.iter().rev().map(|name| read(name)).find(|report| !matches!(report, Ok(other) if other.set != set));
+        return found.unwrap_or_else(|| Err(format!("no run of the set `{set}` in `{folder}`")));
+    }
+    let found: Vec<&String> = names.iter().filter(|name| name.starts_with(run)).collect();
     match found.as_slice() {
-        [name] => read_report(&folder.join(format!("{name}.json"))),
+        [name] => match read(name)? {
+            report if report.set != set => {
+                Err(format!("run `{name}` tested the set `{}`, and this run tests `{set}`", report.set))
+            }
+            report => Ok(report),
+        },
         [] => Err(format!("no run of tests `{run}` in `{folder}`")),
         _ => Err(format!("several runs of tests begin with `{run}`")),
     }

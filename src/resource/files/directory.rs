@@ -111,7 +111,10 @@ impl DirectoryResource {
         let hint = match &info.target {
             Some(target) => {
                 let target = resolve_link_target(&self.path, target.raw());
-                format!("declare `{target}`, the target of the link")
+                match target.split('/').any(|part| part == "..") {
+                    true => format!("declare the target of the link, which `readlink -f {}` prints", self.path),
+                    false => format!("declare `{target}`, the target of the link"),
+                }
             }
             None => "move it away, or remove it".to_owned(),
         };

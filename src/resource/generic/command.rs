@@ -281,7 +281,8 @@ impl CommandResource {
             CommandCheckResult::Holds(why) => (true, why.to_owned()),
             CommandCheckResult::Not(why) => (false, why),
         };
-        let basis = json!({ "check": if holds { "as desired" } else { "not" }, "why": why });
+        // With which status a check fails makes no difference to the action.
+        let basis = json!({ "check": if holds { "as desired" } else { "not" } });
         let as_declared = if self.absent && self.removed.is_none() { !holds } else { holds };
         if as_declared {
             return self.assess_satisfied(why, basis, cx);

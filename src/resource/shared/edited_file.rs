@@ -249,7 +249,10 @@ impl EditedFile {
         match &info.target {
             Some(target) => {
                 let target = resolve_link_target(&self.path, target.raw());
-                judgement.hint(format!("set `path` to the target of the link, `{target}`"))
+                judgement.hint(match target.split('/').any(|part| part == "..") {
+                    true => format!("set `path` to the target of the link, which `readlink -f {}` prints", self.path),
+                    false => format!("set `path` to the target of the link, `{target}`"),
+                })
             }
             None => judgement,
         }
