@@ -12,6 +12,7 @@ mod declaration_checks;
 mod drift;
 mod expand;
 mod explain;
+mod exported_values;
 mod field_check;
 mod file_access;
 mod filter;
@@ -72,13 +73,14 @@ pub use chart::{ChartEdge, ChartEndpoint, ChartStep, DependencyChart, build_char
 pub use connect_settings::{ConnectSettings, HostKeyPolicy, SudoMode, TransportKind};
 pub use drift::{DriftIgnoreKind, DriftIgnoreRule, DriftPolicy, OutlierMode};
 pub use expand::{
-    ConditionOutcome, DeferredStep, ExpandedStep, ExpansionInputs, ExpansionState, ExportedValue, ExportedValues,
-    InapplicableReason, MissingExport, MissingExports, SharedExpandedStep, StepExpander,
+    ConditionOutcome, DeferredStep, ExpandedStep, ExpansionInputs, ExpansionState, InapplicableReason,
+    SharedExpandedStep, StepExpander,
 };
 pub use explain::{
     RenderedStep, SharedByHosts, StepExplanation, StepInput, ValueExplanation, ValueName, ValueOrigin, explain_step,
     explain_value,
 };
+pub use exported_values::{ExportedValue, ExportedValues, MissingExport, MissingExports};
 pub use filter::StepFilter;
 pub use generated_recipe::{GeneratedRecipe, escape_template};
 pub use host_share::HostShare;

@@ -24,8 +24,8 @@ use template_reads::{StepTemplateCache, StepTemplateInfo};
 
 pub(in crate::config) use expanded_step::ClaimKey;
 pub use expanded_step::{
-    ConditionOutcome, DeferredStep, ExpandedStep, ExpansionInputs, ExpansionState, ExportedValue, ExportedValues,
-    InapplicableReason, MissingExport, MissingExports, SharedExpandedStep,
+    ConditionOutcome, DeferredStep, ExpandedStep, ExpansionInputs, ExpansionState, InapplicableReason,
+    SharedExpandedStep,
 };
 pub(super) use recipe_files::read_template_file;
 
