@@ -4,7 +4,7 @@ use crate::config::{ExportedValues, FactSource, PendingInput};
 use crate::diag::Diag;
 use crate::model::StepId;
 use crate::resource::Resource;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 /// Facts and exports that are known of a host at the time of an expansion.
