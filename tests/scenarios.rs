@@ -104,7 +104,8 @@ pub fn look(project: &Project, case: &Case, backwards: bool) -> Look {
         look.seen.iter_mut().for_each(|seen| host::look(ground(&chosen), seen, &case.answers));
         let none_chosen = ChosenHosts::new();
         look.chosen = plan::choose_hosts(ground(&none_chosen), &look.seen);
-        look.exports = plan::read_exported_values(ground(&look.chosen), &look.seen, &mut look.secrets).to_exports();
+        let (ground, others) = (ground(&look.chosen), plan::OtherHosts::Unknown);
+        look.exports = plan::read_exported_values(ground, &look.seen, others, &mut look.secrets).to_exports();
     }
     look
 }

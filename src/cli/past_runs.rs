@@ -44,7 +44,7 @@ fn list_all_runs(state: &Utf8Path) -> Result<Vec<RunFolder>, CliError> {
     })
 }
 
-/// Reads the newest apply that was not kept out by the lock of all its hosts; `None` if there is none.
+/// Reads the newest apply that did something, or was not kept out by the lock of a host; `None` if there is none.
 ///
 /// # Errors
 /// A newer run cannot be read.
@@ -52,7 +52,8 @@ pub fn find_newest_apply(folders: &[RunFolder]) -> Result<Option<PastRun>, CliEr
     for folder in folders {
         let run = read_run(folder)?;
         let hosts = &run.report.hosts;
-        let is_kept_out = !hosts.is_empty() && hosts.iter().all(|host| host.outcome == HostOutcome::Locked);
+        let is_kept_out = hosts.iter().any(|host| host.outcome == HostOutcome::Locked)
+            && hosts.iter().all(|host| matches!(host.outcome, HostOutcome::Locked | HostOutcome::Ok));
         if run.info.verb == "apply" && !is_kept_out {
             return Ok(Some(run));
         }

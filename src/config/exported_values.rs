@@ -35,3 +35,27 @@ pub enum MissingExport {
     /// The host answered and has no value: its step failed, was blocked, or printed nothing in this run.
     NoValue,
 }
+
+/// Lists the hosts whose value is missing, by reason, as the end of a sentence.
+pub(in crate::config) fn describe_missing(missing: &MissingExports) -> String {
+    let reasons = [
+        (MissingExport::NotInRun, "not in this run"),
+        (MissingExport::NoAnswer, "no answer"),
+        (MissingExport::NoValue, "no value"),
+    ];
+    let list_hosts = |(why, words): (MissingExport, &str)| {
+        let hosts: Vec<&str> = missing.iter().filter(|(_, own)| **own == why).map(|(host, _)| host.as_str()).collect();
+        if hosts.is_empty() { String::new() } else { format!("; {words}: {}", format_first_names(&hosts)) }
+    };
+    reasons.into_iter().map(list_hosts).collect()
+}
+
+/// Returns the first names and the number of the remaining ones.
+pub fn format_first_names(names: &[&str]) -> String {
+    const SHOWN: usize = 8;
+    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}

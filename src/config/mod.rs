@@ -80,7 +80,7 @@ pub use explain::{
     RenderedStep, SharedByHosts, StepExplanation, StepInput, ValueExplanation, ValueName, ValueOrigin, explain_step,
     explain_value,
 };
-pub use exported_values::{ExportedValue, ExportedValues, MissingExport, MissingExports};
+pub use exported_values::{ExportedValue, ExportedValues, MissingExport, MissingExports, format_first_names};
 pub use filter::StepFilter;
 pub use generated_recipe::{GeneratedRecipe, escape_template};
 pub use host_share::HostShare;

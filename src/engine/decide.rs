@@ -17,11 +17,11 @@ pub(super) fn decide_action(
     ruling: &StepAssessment,
 ) -> StepDecision {
     if let ExpansionState::Deferred(deferred) = &turn.expanded.state
-        && let PendingInput::Export { recipe, name, missing } = &deferred.need
+        && let need @ PendingInput::Export { recipe, name, missing } = &deferred.need
     {
         return StepDecision::Leave(match missing.is_empty() {
             true => StepResult::Skipped { reason: format!("`{name}` of `{recipe}` was not exported").into() },
-            false => StepResult::Unknown { reason: plan::describe_missing_export(recipe, name, missing).into() },
+            false => StepResult::Unknown { reason: need.describe().into() },
         });
     }
     let judgement = &ruling.judgement;

@@ -4,8 +4,8 @@ use super::host_view::HostView;
 use super::run_context::ApplyContext;
 use super::run_state::SharedValues;
 use super::step_groups::HostStepGroup;
-use crate::model::{HostName, StepId};
-use crate::plan::{HostExports, StepInstance, read_step_exports, to_exported_value};
+use crate::model::{HostName, SecretStore, StepId};
+use crate::plan::{HostExports, StepInstance, exports_values, read_step_exports, to_exported_value};
 use std::collections::BTreeSet;
 
 /// Publishes the exports of those turns of a group that succeeded (`through`): values read from the host, and the
@@ -22,7 +22,7 @@ pub(super) fn publish_exports(
     let turns: Vec<StepInstance<'_>> = case
         .expand_local_steps()
         .into_iter()
-        .filter(|turn| group.steps.contains(&turn.index) && !turn.step.exports.is_empty())
+        .filter(|turn| group.steps.contains(&turn.index) && exports_values(turn))
         .filter(|turn| through.contains(&turn.expanded.id))
         .collect();
     if turns.is_empty() {
@@ -42,17 +42,19 @@ pub(super) fn publish_exports(
 pub(super) fn refresh_exports(run: &ApplyContext<'_>, view: &HostView<'_>) {
     let snapshot = run.board.shared_values();
     let Some(case) = view.context(&snapshot) else { return };
-    let turns = case.expand_local_steps();
-    let (mut fresh, mut secrets) = (HostExports::default(), snapshot.secrets.clone());
-    for turn in turns.iter().filter(|turn| !turn.step.exports.is_empty()) {
-        read_step_exports(&case, turn, &mut secrets, &mut fresh);
+    if case.list_steps().iter().all(|(_, _, step)| step.exports.is_empty()) {
+        return;
     }
-    if snapshot.published.differs_from(&fresh) {
+    let turns = case.expand_local_steps();
+    let read = |secrets: &mut SecretStore| {
+        let mut fresh = HostExports::default();
+        let own = turns.iter().filter(|turn| exports_values(turn));
+        own.for_each(|turn| read_step_exports(&case, turn, secrets, &mut fresh));
+        fresh
+    };
+    if snapshot.published.differs_from(&read(&mut snapshot.secrets.clone())) {
         run.board.update_shared_values(|shared| {
-            let mut fresh = HostExports::default();
-            for turn in turns.iter().filter(|turn| !turn.step.exports.is_empty()) {
-                read_step_exports(&case, turn, &mut shared.secrets, &mut fresh);
-            }
+            let fresh = read(&mut shared.secrets);
             shared.published.replace_values(&fresh);
         });
     }

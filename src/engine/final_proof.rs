@@ -15,7 +15,7 @@ use crate::probe::Probe;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A step may read a value that another one exports, and so on: each needs an observation of its own.
-const MAX_OBSERVATIONS: usize = 4;
+const MAX_OBSERVATIONS: usize = 8;
 
 /// The proof of a host at the end of its run.
 pub(super) struct FinalProof<'h, 'r> {
@@ -29,8 +29,8 @@ impl<'h, 'r> FinalProof<'h, 'r> {
 
     /// Observes the host again and evaluates everything that is declared for it.
     pub async fn run(mut self) -> Vec<VerifyReport> {
-        RecipeVerification::new(self.work).await_all_hosts().await;
         let applied = self.work.view.digest_declarations();
+        RecipeVerification::new(self.work).await_all_hosts().await;
         if self.observe_everything().await.is_err() {
             return Vec::new();
         }
@@ -38,7 +38,7 @@ impl<'h, 'r> FinalProof<'h, 'r> {
             self.work.view.assess_steps(|_| true).into_iter().map(|finding| (finding.id.clone(), finding)).collect();
         let declared = self.work.view.digest_declarations();
         self.revise_step_results(&findings, |id| applied.get(id) != declared.get(id));
-        self.report_new_steps(&findings, &applied);
+        self.report_new_steps(&findings);
         self.adopt_matching_steps(&findings);
         RecipeVerification::new(self.work).await_passed(None).await;
         match self.work.link.is_lost() {
@@ -72,7 +72,7 @@ impl<'h, 'r> FinalProof<'h, 'r> {
 
     /// Reports steps that the plan does not have or called not applicable, and that have a change now: what their
     /// condition or their items read has changed during the run. They were not shown, so they did not run.
-    fn report_new_steps(&mut self, findings: &BTreeMap<StepId, StepFinding>, applied: &BTreeMap<StepId, String>) {
+    fn report_new_steps(&mut self, findings: &BTreeMap<StepId, StepFinding>) {
         let stale = |finding: &StepFinding| StepResult::Stale {
             reason: format!(
                 "it applies since a value that it reads has changed during the run: {}",
@@ -85,12 +85,15 @@ impl<'h, 'r> FinalProof<'h, 'r> {
             StepResult::NotApplicable { .. } => findings.get(&report.id).filter(is_due).map(stale),
             _ => None,
         });
-        let known: BTreeSet<StepId> = self.work.results.reports().iter().map(|report| report.id.clone()).collect();
-        let new = findings.values().filter(is_due);
-        let new: Vec<StepReport> = new
-            .filter(|finding| !known.contains(&finding.id) && !applied.contains_key(&finding.id))
-            .filter_map(|finding| self.work.view.build_report(&finding.id, stale(finding)))
-            .collect();
+        // The items of a step that the run did not reach are left to the next run.
+        let reports = self.work.results.reports();
+        let is_new = |finding: &&StepFinding| {
+            let mut own = reports.iter().filter(|report| report.id.is_same_step(&finding.id)).peekable();
+            own.peek().is_some() && own.all(|report| report.id != finding.id && is_complete(&report.result))
+        };
+        let new = findings.values().filter(is_due).filter(is_new);
+        let new: Vec<StepReport> =
+            new.filter_map(|finding| self.work.view.build_report(&finding.id, stale(finding))).collect();
         new.into_iter().for_each(|report| self.work.results.add_report(report));
     }
 
@@ -171,6 +174,16 @@ impl<'h, 'r> FinalProof<'h, 'r> {
 fn list_settled(findings: &BTreeMap<StepId, StepFinding>) -> Vec<StepId> {
     let matching = findings.values().filter(|finding| finding.verdict == StepVerdict::Ok);
     matching.map(|finding| finding.id.clone()).collect()
+}
+
+fn is_complete(result: &StepResult) -> bool {
+    matches!(
+        result,
+        StepResult::Changed
+            | StepResult::AlreadyOk { .. }
+            | StepResult::NotApplicable { .. }
+            | StepResult::Stale { .. }
+    )
 }
 
 /// Returns the result of a completed step that has another verdict at the end of the run.

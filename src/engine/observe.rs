@@ -14,7 +14,9 @@ use crate::config::{ExpansionState, ExportedValues, PendingInput, Project, StepE
 use crate::graph::StepIndex;
 use crate::model::{HostName, SecretStore, UntrustedText};
 use crate::object::ClusterAbsence;
-use crate::plan::{self, ChosenHosts, HostContext, MissingCluster, ObservedHost, PlanContext, UnreachableReason};
+use crate::plan::{
+    self, ChosenHosts, HostContext, MissingCluster, ObservedHost, OtherHosts, PlanContext, UnreachableReason,
+};
 use crate::probe::{Probe, UnansweredReason};
 use crate::transport::{TransportError, TransportErrorKind};
 use futures_util::{FutureExt, StreamExt};
@@ -483,7 +485,11 @@ impl ObservationRun<'_> {
         let chosen = plan::choose_hosts(first, &observed.seen);
         let mut secrets = observed.secrets.clone();
         let ground = self.plan_context(&observed.exports, &chosen, &observed.secrets);
-        let published = plan::read_exported_values(ground, &observed.seen, &mut secrets);
+        let others = match self.options.replay.part || self.options.rehearsal {
+            true => OtherHosts::ObservedElsewhere,
+            false => OtherHosts::Unknown,
+        };
+        let published = plan::read_exported_values(ground, &observed.seen, others, &mut secrets);
         observed.exports = published.to_exports();
         observed.published = published;
         observed.chosen = chosen;

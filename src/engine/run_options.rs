@@ -88,6 +88,8 @@ pub struct ReplayOptions {
     pub record: bool,
     /// Stores raw answers and probes only the facts that are needed.
     pub keep: bool,
+    /// Other workers observe the other hosts of the run.
+    pub part: bool,
     /// Answers are read from here; no session is opened.
     pub observed: Option<Arc<Recording>>,
     /// The cluster's API is not asked: the cluster is empty and has this release of Kubernetes.

@@ -54,6 +54,11 @@ pub struct StepId {
 }
 
 impl StepId {
+    /// Reports whether both are instances of one step.
+    pub fn is_same_step(&self, other: &StepId) -> bool {
+        self.recipe == other.recipe && self.step == other.step
+    }
+
     /// Builds the identity of a step without `each`.
     pub fn new(recipe: &str, step: &str) -> Self {
         Self { recipe: recipe.into(), step: step.into(), key: None }

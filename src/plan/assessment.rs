@@ -2,7 +2,6 @@
 
 use super::ChangeCertainty;
 use super::canonical_json::{digest_text, to_canonical_json, write_canonical};
-use super::cross_host_edges::format_names;
 use super::declared_digest::digest_with_key;
 use super::failed_reboot::mark_failed_reboot;
 use super::former_secrets::{declares_secret, held_secret};
@@ -372,8 +371,8 @@ fn assess_deferred(
         PendingInput::UnknownFact { path, why } => {
             (unknown_assessment(&format!("`facts.{path}` is unknown: {why}")), None)
         }
-        PendingInput::Export { recipe, name, missing } if !missing.is_empty() => {
-            (unknown_assessment(&describe_missing_export(recipe, name, missing)).hint(MISSING_EXPORT_HINT), None)
+        PendingInput::Export { missing, .. } if !missing.is_empty() => {
+            (unknown_assessment(&deferred.need.describe()).hint(hint_missing_export(missing)), None)
         }
         PendingInput::Export { recipe, name, .. } => {
             let export = format!("`{name}` of `{recipe}`");
@@ -391,23 +390,16 @@ fn assess_deferred(
     }
 }
 
-const MISSING_EXPORT_HINT: &str = "a step that reads this value of all hosts waits for each of them; exclude hosts that \
-                                   are gone with `on:` in the entry, or set `partial: true` in the export";
-
-/// Describes an exported value that hosts lack in this run, as a lowercase fragment.
-pub fn describe_missing_export(recipe: &str, name: &str, missing: &MissingExports) -> String {
-    let mut text = format!("`{name}` of `{recipe}` is not known on every host");
-    for (why, words) in [
-        (MissingExport::NotInRun, "not in this run"),
-        (MissingExport::NoAnswer, "no answer"),
-        (MissingExport::NoValue, "no value"),
-    ] {
-        let hosts: Vec<&str> = missing.iter().filter(|(_, own)| **own == why).map(|(host, _)| host.as_str()).collect();
-        if !hosts.is_empty() {
-            text.push_str(&format!("; {words}: {}", format_names(&hosts)));
+/// Returns what to do about an exported value that hosts lack in this run.
+fn hint_missing_export(missing: &MissingExports) -> &'static str {
+    match missing.values().any(|why| *why == MissingExport::NotInRun) {
+        true => {
+            "run without `--on`, or set `partial: true` in the export: a step that reads this value of all hosts waits for each of them"
+        }
+        false => {
+            "exclude hosts that are gone with `on:` in the entry, or set `partial: true` in the export: a step that reads this value of all hosts waits for each of them"
         }
     }
-    text
 }
 
 /// Returns the basis of a step: a digest over the evaluated attributes and the facts that its templates, `when` and

@@ -1,6 +1,6 @@
 //! Edges across hosts: which steps of which hosts a step waits for, and how many of them suffice.
 
-use crate::config::{HostBarrier, Project, Recipe, RecipeEdge as Declared, RecipeStep, StepFilter};
+use crate::config::{HostBarrier, Project, Recipe, RecipeEdge as Declared, RecipeStep, StepFilter, format_first_names};
 use crate::graph::{DependencyKind, Graph, GraphEdge, StepIndex};
 use crate::model::{HostName, StepPhase, StepScope};
 use std::collections::BTreeSet;
@@ -48,17 +48,7 @@ impl CrossHostWait {
 
 /// Returns the first names and the number of the remaining ones.
 pub(super) fn format_host_names(hosts: &[HostName]) -> String {
-    format_names(&hosts.iter().map(HostName::as_str).collect::<Vec<_>>())
-}
-
-/// Does the same as [`format_host_names`] for texts.
-pub(super) fn format_names(names: &[&str]) -> String {
-    const SHOWN: usize = 8;
-    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(SHOWN) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
+    format_first_names(&hosts.iter().map(HostName::as_str).collect::<Vec<_>>())
 }
 
 /// The data needed to follow edges across hosts. Cheap to copy.

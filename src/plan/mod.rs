@@ -46,7 +46,7 @@ mod window;
 
 pub use assessment::{
     StepAssessment, StepPredictions, assess_step, build_resource_context, collect_restart_inputs,
-    collect_settled_inputs, describe_missing_export, read_check_status,
+    collect_settled_inputs, read_check_status,
 };
 pub use canonical_json::{digest_json, digest_text, to_canonical_json};
 pub use cluster_makers::list_pending_makers;
@@ -87,12 +87,13 @@ pub use stale::{find_difference, list_stale_steps};
 pub use step_names::{describe_resource, step_title};
 pub use step_planner::{assess_rules, list_provisions};
 pub use step_scope::{
-    HostExports, choose_hosts, list_deferred_choices, read_exported_values, read_step_exports, to_exported_value,
+    HostExports, OtherHosts, choose_hosts, exports_values, list_deferred_choices, read_exported_values,
+    read_step_exports, to_exported_value,
 };
 pub use undeclared::list_kept_records;
 pub use undo_effect::derive_undo_effect;
 pub use unmet_dependency::{DependencyShortfall, UnmetDependency};
-pub use verify::{adjust_for_pending, assess_verification, build_check_run, find_failed_verification};
+pub use verify::{adjust_for_pending, assess_verification, build_check_run, find_failed_verification, lacks_export};
 pub use window::{
     HostWindow, PlannedReboot, StepStage, WINDOW_MARK, WindowStop, declared_running_unit, explain_unopened_window,
     find_other_window, left_open_by, step_disruption,

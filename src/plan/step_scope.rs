@@ -6,7 +6,8 @@ use super::host_context::{ChosenHosts, HostContext, PlanContext, StepInstance};
 use super::required_probes::list_export_probes;
 use super::step_planner::assess_rules;
 use crate::config::{
-    ExpansionState, ExportedValue, ExportedValues, MissingExport, PendingInput, RecipeInstance, RecipeStep, StepExport,
+    ExpansionInputs, ExpansionState, ExportedValue, ExportedValues, FactSource, MissingExport, PendingInput,
+    RecipeInstance, RecipeStep, StepExport,
 };
 use crate::graph::StepIndex;
 use crate::model::{HostName, SecretStore, StepId, StepScope, StepVerdict, Value};
@@ -243,7 +244,12 @@ impl ExportSlot {
 }
 
 /// Reads the exported values from the observations of hosts.
-pub fn read_exported_values(ground: PlanContext<'_>, seen: &[ObservedHost], secrets: &mut SecretStore) -> HostExports {
+pub fn read_exported_values(
+    ground: PlanContext<'_>,
+    seen: &[ObservedHost],
+    others: OtherHosts,
+    secrets: &mut SecretStore,
+) -> HostExports {
     let mut published = HostExports::default();
     for seen in seen.iter().filter(|s| s.is_observed()) {
         let Some(case) = HostContext::new(ground, &seen.host, seen) else { continue };
@@ -251,7 +257,7 @@ pub fn read_exported_values(ground: PlanContext<'_>, seen: &[ObservedHost], secr
             continue;
         }
         let turns = case.expand_local_steps();
-        for turn in turns.iter().filter(|turn| !turn.step.exports.is_empty()) {
+        for turn in turns.iter().filter(|turn| exports_values(turn)) {
             read_step_exports(&case, turn, secrets, &mut published);
             if matches!(turn.expanded.state, ExpansionState::NotApplicable(_)) {
                 published.drop_instance(turn, &seen.host);
@@ -260,11 +266,28 @@ pub fn read_exported_values(ground: PlanContext<'_>, seen: &[ObservedHost], secr
             }
         }
     }
-    mark_unobserved_hosts(ground, seen, &mut published);
+    if others == OtherHosts::Unknown {
+        mark_unobserved_hosts(ground, seen, &mut published);
+    }
     published
 }
 
-/// Marks the exports of the hosts that the run leaves out, and of those that did not answer.
+/// What is known of the hosts that an observation leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherHosts {
+    /// What they export is not known.
+    Unknown,
+    /// Somebody else observes them, such as another worker of the run.
+    ObservedElsewhere,
+}
+
+/// Returns whether a step instance exports values: one that is being removed does not.
+pub fn exports_values(turn: &StepInstance<'_>) -> bool {
+    !turn.step.exports.is_empty() && !turn.instance.absent
+}
+
+/// Marks the exports of the hosts that the run leaves out, and of those that did not answer, except of steps that do not
+/// apply to them whatever they report.
 fn mark_unobserved_hosts(ground: PlanContext<'_>, seen: &[ObservedHost], published: &mut HostExports) {
     let seen: BTreeMap<&HostName, bool> = seen.iter().map(|seen| (&seen.host, seen.is_observed())).collect();
     for (host, instances) in &ground.project.instances {
@@ -274,11 +297,26 @@ fn mark_unobserved_hosts(ground: PlanContext<'_>, seen: &[ObservedHost], publish
             None => MissingExport::NotInRun,
         };
         for instance in instances.iter().filter(|instance| !instance.absent) {
-            for step in &instance.recipe.steps {
-                published.mark_unobserved(&instance.recipe.name, step, host, why);
+            for step in instance.recipe.steps.iter().filter(|step| !step.exports.is_empty()) {
+                if !is_excluded(ground, host, instance, step) {
+                    published.mark_unobserved(&instance.recipe.name, step, host, why);
+                }
             }
         }
     }
+}
+
+/// Returns whether a step does not apply to a host, whatever that reports.
+fn is_excluded(
+    ground: PlanContext<'_>,
+    host: &HostName,
+    instance: &std::sync::Arc<RecipeInstance>,
+    step: &std::sync::Arc<RecipeStep>,
+) -> bool {
+    let declared = ExpansionInputs { facts: FactSource::NotYet, exports: &ExportedValues::new() };
+    let Some(host) = ground.project.hosts.get(host) else { return false };
+    let expanded = ground.expander.expand_step(host, instance, step, &declared);
+    expanded.iter().all(|turn| matches!(turn.state, ExpansionState::NotApplicable(_)))
 }
 
 /// Returns whether a host may still export the values of a step instance: other steps do not wait for a value that
@@ -286,7 +324,9 @@ fn mark_unobserved_hosts(ground: PlanContext<'_>, seen: &[ObservedHost], publish
 fn may_export(case: &HostContext<'_>, turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> bool {
     let verdict = || assess_step(case, turn, turns, &StepPredictions::default()).judgement.verdict;
     let deferred = matches!(turn.expanded.state, ExpansionState::Deferred(_));
-    assess_rules(case, turn.instance).is_none() && (deferred || verdict() == StepVerdict::Change)
+    case.seen.hold.is_none()
+        && assess_rules(case, turn.instance).is_none()
+        && (deferred || verdict() == StepVerdict::Change)
 }
 
 /// Reads the exports of one step instance from the last observation of its host.

@@ -5,7 +5,8 @@ use super::host_context::HostContext;
 use super::model::{CheckRun, StepPlan, VerifyPlan};
 use super::required_probes::{build_check_probe, verify_probe_id};
 use crate::config::{
-    ConditionOutcome, ExpansionInputs, ExportedValues, FactSource, RecipeInstance, RecipeVerification, VerifyTarget,
+    ConditionOutcome, ExpansionInputs, ExportedValues, FactSource, PendingInput, RecipeInstance, RecipeVerification,
+    VerifyTarget,
 };
 use crate::model::{SecretStore, StepVerdict, UntrustedText, Value};
 use crate::probe::{ObjectsQuery, Probe, ProbeReading};
@@ -94,6 +95,12 @@ pub fn assess_verification(
             }
         }
     }
+}
+
+/// Reports whether a verification waits for an exported value that this run does not make.
+pub fn lacks_export(case: &HostContext<'_>, instance: &Arc<RecipeInstance>, verify: &RecipeVerification) -> bool {
+    let judged = case.ground.expander.evaluate_verify(case.host, instance, verify, &case.known_values());
+    matches!(judged, ConditionOutcome::Unknown { need: Some(PendingInput::Export { missing, .. }), .. } if !missing.is_empty())
 }
 
 /// Returns the output of a verification's command if that explains its verdict.

@@ -63,7 +63,7 @@ printf '\0'
 break ;;
 esac
 done
-[ ! -e $D/hold.json ] && [ ! -L $D/hold.json ] || printf 'hold\0%s\0%s\0' "$(cat $D/hold.json 2>/dev/null)" "$(date +%s)"
+[ ! -e $D/hold.json ] && [ ! -L $D/hold.json ] || printf 'hold\0%s\0%s\0' "$([ ! -f $D/hold.json ] || cat $D/hold.json)" "$(date +%s)"
 for g in $D/guard/*/; do
 g=${g%/} s=armed
 [ ! -e "$g/restored" ] || s=restored

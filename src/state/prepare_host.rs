@@ -80,5 +80,5 @@ for g in /var/lib/forge/guard/*/restored; do
   [ ! -e "$g" ] || rm -rf -- "${g%/*}"
 done
 [ ! -e /var/lib/forge/hold.json ] && [ ! -L /var/lib/forge/hold.json ] ||
-  { printf '\n'; date +%s; cat /var/lib/forge/hold.json 2>/dev/null; true; }
+  { printf '\n'; date +%s; [ ! -f /var/lib/forge/hold.json ] || cat /var/lib/forge/hold.json; }
 "#;

@@ -95,7 +95,7 @@ tests:
     - { test: disk, on: 'node-[1:2]', peers: 0.05 }
     - { test: site-pair, on: all, least: 1 }
 ";
-    let disk = DISK.replace("{size}", "{sizee}");
+    let disk = DISK.replace("'{size}'", "'{sizee}', '{print}', '${sizes}'");
     let pair = "test: site-pair\nscope: pair\noutput: number\nserver: [serve]\nclient: [ask, '{address}']\n";
     let place = Place::new().file("inventory.yaml", bad).file("tests/disk.yaml", &disk);
     insta::assert_snapshot!(place.file("tests/site-pair.yaml", pair).forge(&["validate"]));

@@ -43,6 +43,9 @@ pub struct Proof {
     /// Parameters of a built-in recipe.
     #[serde(default)]
     with: Parameters,
+    /// Whether the inventory permits reboots.
+    #[serde(default)]
+    reboots: bool,
     /// Other built-in recipes on the same hosts, with their parameters. They stay applied when this one is removed.
     #[serde(default)]
     beside: BTreeMap<String, Parameters>,
@@ -213,6 +216,11 @@ impl Proof {
         self.on_debian && !self.not_on.contains_key(Distribution::Debian12.name())
     }
 
+    /// Returns whether a run may reboot the nodes, which takes a while.
+    pub fn may_reboot(&self) -> bool {
+        self.reboots
+    }
+
     /// Prepares the nodes before the first apply: the hardware first, because packages detect it. What is Debian's is
     /// installed before a host claims to be another distribution, where apt may be missing.
     pub fn equip(&self, nodes: &[Node], system: ProofSystem) {
@@ -233,7 +241,8 @@ impl Proof {
 
     /// Returns the project that applies it, as the proof file `name`, to `nodes`.
     pub fn build_project(&self, name: &str, nodes: &[Node]) -> Project {
-        let project = Project::new(nodes).inventory(&inventory(self.recipe_name(name), self, false));
+        let inventory = fill_digests(&inventory(self.recipe_name(name), self, false), &nodes[0]);
+        let project = Project::new(nodes).inventory(&inventory);
         let project = self.recipe.iter().fold(project, |project, text| project.recipe(OWN_RECIPE, text));
         let project = self.files.iter().fold(project, |project, (path, text)| project.file(path, text));
         for (path, text) in &self.binary {
@@ -427,7 +436,21 @@ impl Trial<'_> {
 fn inventory(recipe: &str, proof: &Proof, absent: bool) -> String {
     let beside = proof.beside.iter().map(|(name, with)| entry(name, with, false));
     let entries: String = std::iter::once(entry(recipe, &proof.with, absent)).chain(beside).collect();
-    format!("apply:\n{entries}")
+    let rollout = if proof.reboots { "rollout: { reboot: allow }\n" } else { "" };
+    format!("{rollout}apply:\n{entries}")
+}
+
+/// Replaces each `sha256 of PATH` by the digest of that file of a node.
+fn fill_digests(text: &str, node: &Node) -> String {
+    const MARK: &str = "sha256 of ";
+    let mut parts = text.split(MARK);
+    let mut filled = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (path, rest) = part.split_once('"').expect("JSON");
+        let digest = node.must(&format!("sha256sum {path}"));
+        filled += &format!("{}\"{rest}", digest.split(' ').next().unwrap_or_default());
+    }
+    filled
 }
 
 fn entry(recipe: &str, with: &Parameters, absent: bool) -> String {

@@ -6,7 +6,7 @@ use crate::config::load_context::LoadContext;
 use crate::config::test_suite::{TestDefinition, TestOutput, TestPrograms};
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{YamlNode, scalar};
-use crate::diag::{Diag, DiagCode, Span};
+use crate::diag::{Diag, DiagCode, Span, did_you_mean};
 use camino::Utf8PathBuf;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,7 +79,8 @@ fn read_definition_file(node: &YamlNode, name: &str, cx: &mut LoadContext<'_>) -
         parameters.insert(key.text.clone(), scalar_text(node, &key.text, cx).unwrap_or_default());
     }
     if let Some(programs) = &programs {
-        check_placeholders(programs, |name| parameters.contains_key(name) || needed.contains(name), &table, cx);
+        let names = parameters.keys().chain(&needed).map(String::as_str).collect();
+        check_placeholders(programs, &names, &table, cx);
     }
     let rests_on = read_basis(&table, cx);
     Some(TestDefinition {
@@ -154,10 +155,11 @@ fn read_programs(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<Test
     }
 }
 
-/// Reports placeholders that nothing fills, and a pair whose server has no port.
+/// Reports misspelled placeholders, and a pair whose server has no port. Other text in braces belongs to the program: `awk`
+/// has `{print}`.
 fn check_placeholders(
     programs: &TestPrograms,
-    is_parameter: impl Fn(&str) -> bool,
+    parameters: &BTreeSet<&str>,
     table: &YamlTable<'_>,
     cx: &mut LoadContext<'_>,
 ) {
@@ -170,31 +172,29 @@ fn check_placeholders(
         TestPrograms::Host(command) | TestPrograms::Group(command) => vec![("command", command)],
         TestPrograms::Pair { server, client } => vec![("server", server), ("client", client)],
     };
+    let known: BTreeSet<&str> = of_each.iter().chain(parameters).copied().collect();
     for (key, words) in parts {
         let span = table.get(key).map_or(table.span, |node| node.span);
-        for name in words.iter().flat_map(|word| list_placeholders(word)) {
-            if !of_each.contains(&name) && !is_parameter(name) {
-                let diag = Diag::error(DiagCode::BadValue, format!("`{{{name}}}` is no parameter of this test"));
-                let diag = diag
-                    .with_span(span)
-                    .hint("declare it in `parameters`: `{name}` in an argument is the value of one");
-                cx.push_diag(diag);
+        for name in words.iter().flat_map(|word| list_placeholders(word)).filter(|name| !known.contains(name)) {
+            if let Some(meant) = did_you_mean(name, known.iter().copied()) {
+                let diag = Diag::warning(DiagCode::BadValue, format!("this test has no parameter `{name}`"));
+                cx.push_diag(diag.with_span(span).hint(format!("did you mean `{{{meant}}}`?")));
             }
         }
     }
-    if matches!(programs, TestPrograms::Pair { .. }) && !is_parameter("port") {
+    if matches!(programs, TestPrograms::Pair { .. }) && !parameters.contains("port") {
         let message = "a test of scope `pair` needs the parameter `port`";
         let hint = "declare `parameters: { port: 18515 }`, and let the server listen on `{port}`: forge waits for it";
         cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(table.span).hint(hint));
     }
 }
 
-/// Returns the names in braces of an argument.
+/// Returns the names in braces of an argument, without variables of a shell.
 fn list_placeholders(word: &str) -> impl Iterator<Item = &str> {
-    let named = |name: &&str| {
-        !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
-    };
-    word.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name)).filter(named)
+    let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    let starts = word.match_indices('{').map(|(at, _)| at).filter(|at| !word[..*at].ends_with('$'));
+    let names = starts.filter_map(|at| word[at + 1..].split_once('}').map(|(name, _)| name));
+    names.filter(move |name| !name.is_empty() && name.bytes().all(is_plain))
 }
 
 /// Requires the placeholders without which a program of a group would run on one host, or be left behind.

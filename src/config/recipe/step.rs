@@ -27,6 +27,7 @@ pub(super) fn read_step(
     let mistyped =
         matches!(&node.data, YamlData::Map(all) if all.iter().any(|(key, _)| !known.contains(&key.text.as_str())));
     let (kind, body) = read_resource(&table, &fields, (&name, span), mistyped, cx)?;
+    let scope = read_scope(&table, kind, cx);
     let step = RecipeStep {
         when: read_expr(&table, "when", cx),
         otherwise_absent: read_otherwise(&table, cx),
@@ -38,9 +39,9 @@ pub(super) fn read_step(
         during: during::read_during(&table, cx),
         restart_on: read_texts(&table, "restart_on", cx),
         provides: read_provides(&table, cx),
-        exports: verification::read_exports(&table, cx),
+        exports: verification::read_exports(&table, scope, cx),
         disruption: read_disruption(&table, cx),
-        scope: read_scope(&table, kind, cx),
+        scope,
         level: verification::read_level(&table, cx),
         timeout_s: table.get_limit("timeout", &mut cx.diags),
         retries: table.get_int("retries", 0, 10, &mut cx.diags).unwrap_or(0) as u32,

@@ -151,7 +151,11 @@ pub(super) fn read_effective(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) ->
     })
 }
 
-pub(super) fn read_exports(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> IndexMap<String, StepExport> {
+pub(super) fn read_exports(
+    table: &YamlTable<'_>,
+    scope: StepScope,
+    cx: &mut LoadContext<'_>,
+) -> IndexMap<String, StepExport> {
     let entries = yaml_table::expect_entries(table.get("export"), "export", &mut cx.diags);
     let mut exports = IndexMap::new();
     for (key, node) in entries {
@@ -160,6 +164,10 @@ pub(super) fn read_exports(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> I
         }
         const KEYS: [&str; 5] = ["read", "stdout", "value", "secret", "partial"];
         let Some(table) = YamlTable::open(node, "an export", &KEYS, &mut cx.diags) else { continue };
+        if let (Some(partial), true) = (table.find_key("partial"), scope != StepScope::Host) {
+            let message = "`partial` needs a step of scope `host`: another one exports a single value";
+            cx.push_diag(Diag::error(DiagCode::Exclusive, message).with_span(partial.span));
+        }
         exports.insert(key.text.clone(), read_export(key, &table, cx));
     }
     exports

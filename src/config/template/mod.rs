@@ -21,6 +21,7 @@ pub(super) use engine::{ProgramCache, TemplateForm, TemplateProgram};
 pub(super) use template_scan::{TemplateRead, TemplateRoot};
 pub(super) use value_tree::{TemplateBindings, build_exports, build_facts, build_map, build_tree};
 
+use crate::config::exported_values::{MissingExports, describe_missing};
 use crate::facts::Facts;
 use std::collections::BTreeSet;
 
@@ -57,7 +58,7 @@ pub enum PendingInput {
         /// The name of the value.
         name: String,
         /// The hosts whose value is not known in this run; empty if it may still be exported.
-        missing: crate::config::MissingExports,
+        missing: MissingExports,
     },
 }
 
@@ -67,6 +68,9 @@ impl PendingInput {
         match self {
             Self::Facts => "facts are not observed yet".to_owned(),
             Self::UnknownFact { path, why } => format!("fact `{path}` is unknown: {why}"),
+            Self::Export { recipe, name, missing } if !missing.is_empty() => {
+                format!("`{name}` of `{recipe}` is not known on every host{}", describe_missing(missing))
+            }
             Self::Export { recipe, name, .. } => format!("`{name}` of `{recipe}` is not exported yet"),
         }
     }

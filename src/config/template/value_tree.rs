@@ -8,7 +8,7 @@ use crate::model::{SecretStore, Value as Json};
 use indexmap::IndexMap;
 use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 /// The names that a template can read. Cheap to clone. Names without a value are undefined.
@@ -169,7 +169,7 @@ pub(super) fn own_weight(value: &Value) -> Option<u64> {
 /// Returns whether an object of this module is not walked, because walking it would defer the evaluation.
 fn is_leaf_object(object: &DynObject) -> bool {
     let others = object.is::<UnknownPart>() || object.is::<FactsRoot>() || object.is::<RecipeExports>();
-    others || object.is::<TemplateBindings>()
+    others || object.is::<PartialHostMap>() || object.is::<TemplateBindings>()
 }
 
 /// Returns whether a value is or contains a secret.
@@ -419,7 +419,6 @@ struct PartialHostMap {
     recipe: String,
     name: String,
     known: BTreeMap<String, Value>,
-    pending: BTreeSet<String>,
     missing: MissingExports,
 }
 
@@ -432,9 +431,9 @@ impl Object for PartialHostMap {
         if let Some(value) = self.known.get(host) {
             return Some(value.clone());
         }
+        // A host of which nothing is known may export a value all the same: a filter may leave its step out.
         let missing = self.missing.get(host).map(|why| (host.to_owned(), *why));
-        let need = need_export(&self.recipe, &self.name, missing.into_iter().collect());
-        (self.missing.contains_key(host) || self.pending.contains(host)).then(|| build_unknown(need))
+        Some(build_unknown(need_export(&self.recipe, &self.name, missing.into_iter().collect())))
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
@@ -472,7 +471,6 @@ fn build_exported_value(recipe: &str, name: &str, value: &ExportedValue) -> Opti
                     recipe: recipe.to_owned(),
                     name: name.to_owned(),
                     known,
-                    pending: pending.clone(),
                     missing: missing.clone(),
                 })),
             }

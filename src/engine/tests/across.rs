@@ -238,6 +238,27 @@ fn readers_of_all_values_wait_for_a_host_that_failed() {
     assert_eq!((stage.run_once().exit_code(), stage.read_file("n1", "all").as_str()), (0, "3"));
 }
 
+/// Neither a host where the exporting recipe is removed nor one that its condition leaves out lacks a value.
+#[test]
+fn hosts_that_export_nothing_are_not_waited_for() {
+    let apply = "apply:\n  - { recipe: keys, on: 'n[1:2]' }\n  - { recipe: keys, on: n3, ensure: absent }\n  - { recipe: list, on: n1 }\n";
+    let keys = KEYS.replace("apply: 'test", "removed: 'test ! -e @root/own', remove: 'rm @root/own', apply: 'test");
+    let stage = SimulatedProject::new(3, apply, &[("keys", &keys), ("list", LIST)]);
+    stage.create_host_file("n3", "own");
+    for _ in 0..2 {
+        let ran = stage.run_once();
+        assert_eq!(
+            (ran.exit_code(), stage.read_file("n1", "all").as_str()),
+            (0, "2"),
+            "{}",
+            ran.describe_step("n1", "list/all")
+        );
+    }
+    let keys = KEYS.replace("  - name: own\n", "  - name: own\n    when: host.name != 'n3'\n");
+    let stage = SimulatedProject::new(3, LISTS, &[("keys", &keys), ("list", LIST)]);
+    assert_eq!((stage.run_once().exit_code(), stage.read_file("n3", "all").as_str()), (0, "2"));
+}
+
 /// The value of one host is known without the others.
 #[test]
 fn value_of_one_host_needs_no_other_host() {

@@ -27,8 +27,8 @@ Use this step for reboots that no single step can derive by itself. Without fiel
 3. the path `flag` exists.
 
 Each of these is observed on the host and never derived from the event of a change: if a run is killed before the
-reboot, the next run completes it. The boot time is the time at which systemd's own scope started. An unchanged step
-reports `booted since the last change`.
+reboot, the next run completes it. The boot time is the time at which systemd's own scope started, also by the present
+clock if the clock of the host was set since. An unchanged step reports `booted since the last change`.
 
 **The step itself changes nothing.** If a reboot is needed, it is `pending`, like a step with `effective: { by: [reboot]
 }`. All such steps of a host share one reboot, which is planned and printed, and performed only if `rollout.reboot` is

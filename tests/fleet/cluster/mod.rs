@@ -2,10 +2,12 @@
 //! pods, except in `pods` and `kubeadm`.
 
 mod access;
+mod api_faults;
 // The longest test: libtest starts it early because of its name.
 mod bare_servers;
 mod definitions;
 mod drain;
+mod fault_proxy;
 mod helm;
 mod jobs;
 mod kinds;

@@ -138,6 +138,11 @@ impl Cluster {
         }
     }
 
+    /// Returns the socket of a proxy that authenticates as the administrator.
+    pub fn proxy_socket(&self) -> &Path {
+        &self.proxy
+    }
+
     /// Runs kubectl as the administrator and returns its output without the last newline.
     pub fn kubectl(&self, args: &[&str]) -> String {
         self.kubectl_with(args, "").trim_end().to_owned()

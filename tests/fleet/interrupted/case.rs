@@ -70,10 +70,15 @@ pub enum Boundary {
     Unrecorded,
     /// After the last records are in place, before forge knows.
     Unreported,
+    /// After this many eighths of the changes, in a run with many of them.
+    Eighths(usize),
 }
 
+/// A run with at least as many changes is interrupted at each of its eighths too.
+const MANY_CHANGES: usize = 80;
+
 impl Boundary {
-    pub const ALL: [Boundary; 7] = [
+    pub const ALL: [Boundary; 13] = [
         Boundary::Start,
         Boundary::First,
         Boundary::Middle,
@@ -81,6 +86,12 @@ impl Boundary {
         Boundary::Last,
         Boundary::Unrecorded,
         Boundary::Unreported,
+        Boundary::Eighths(1),
+        Boundary::Eighths(2),
+        Boundary::Eighths(3),
+        Boundary::Eighths(5),
+        Boundary::Eighths(6),
+        Boundary::Eighths(7),
     ];
 
     pub fn name(self) -> &'static str {
@@ -92,6 +103,7 @@ impl Boundary {
             Boundary::Last => "last",
             Boundary::Unrecorded => "unrecorded",
             Boundary::Unreported => "unreported",
+            Boundary::Eighths(count) => ["0/8", "1/8", "2/8", "3/8", "4/8", "5/8", "6/8", "7/8", "8/8"][count],
         }
     }
 
@@ -133,6 +145,9 @@ impl Reference {
             Boundary::Last => (changes.len() > 1).then(|| stop(changes[changes.len() - 1], true)),
             Boundary::Unrecorded => records.map(|call| stop(call, false)),
             Boundary::Unreported => records.map(|call| stop(call, true)),
+            Boundary::Eighths(count) => {
+                (changes.len() >= MANY_CHANGES).then(|| stop(changes[changes.len() * count / 8], true))
+            }
         }
     }
 }
@@ -257,7 +272,8 @@ impl<'a> Bench<'a> {
                 self.gate.go();
             }
         }
-        await_end(run, Duration::from_secs(240))?;
+        // A run that goes on installs the rest of a whole server, and reboots it.
+        await_end(run, Duration::from_secs(if self.proof.may_reboot() { 600 } else { 240 }))?;
         if fault == Fault::Full {
             node.must("rm -f /fill /fill2");
         }
@@ -349,6 +365,7 @@ for lock in /run/lock/forge /run/lock/forge.act; do flock -n "$lock" true || ech
 systemctl list-units --all --plain --no-legend 'forge-2*'
 for step in /run/forge/forge-*; do [ ! -e "$step" ] || [ -e "$step/result" ] || echo "$step"; done
 ls -d /run/forge-validate.* 2>/dev/null
+ls -d /var/lib/forge/window* 2>/dev/null
 find / -xdev \( -name '.*.forge-2*' -o -name '*.part' -path '/var/lib/forge/*' \) 2>/dev/null
 true
 "#;

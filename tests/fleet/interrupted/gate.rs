@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 const PROGRAMS: &str = "mv rm ln mkdir rmdir chmod chown cp sync install touch apt-get apt-mark dpkg useradd usermod \
                         groupadd groupmod groupdel userdel gpasswd systemctl systemd-run update-initramfs update-grub \
                         sysctl mount umount";
-/// How long a run may take to reach the chosen call.
-const REACH_LIMIT: Duration = Duration::from_secs(180);
+/// How long a run may take to reach the chosen call. A whole server reboots on the way.
+const REACH_LIMIT: Duration = Duration::from_secs(600);
 
 /// One call of a program that changes the host.
 #[derive(Debug, Clone)]

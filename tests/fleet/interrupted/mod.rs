@@ -31,10 +31,11 @@ fn is_wanted(variable: &str, name: &str) -> bool {
     list(variable).is_none_or(|all| all.iter().any(|one| one == name))
 }
 
-/// The proof files that run on Debian 12.
+/// The proof files that run on Debian 12: those of single recipes, and of whole servers.
 fn subjects() -> Vec<(String, Proof)> {
-    let folder = std::env::var("FORGE_FAULTS_FOLDER").unwrap_or_else(|_| "library".to_owned());
-    let files = proof::proofs(&folder, None).into_iter().map(|(name, path)| (name, proof::read_proof(&path)));
+    let folders = list("FORGE_FAULTS_FOLDERS").unwrap_or_else(|| vec!["library".to_owned(), "stacks".to_owned()]);
+    let files = folders.iter().flat_map(|folder| proof::proofs(folder, None));
+    let files = files.map(|(name, path)| (name, proof::read_proof(&path)));
     files.filter(|(name, proof)| proof.runs_on_debian_12() && is_wanted("FORGE_FAULTS_RECIPES", name)).collect()
 }
 

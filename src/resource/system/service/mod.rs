@@ -40,7 +40,8 @@ depends on. A restart is needed if
 2. the record of the last verified start belongs to the current start (`InvocationID`), and an input is declared
    differently now or its *ctime* is not the recorded one;
 3. no such record exists, and an input's ctime is later than the start of the unit (packages restore the mtime of their
-   files, so forge does not use it).
+   files, so forge does not use it). If the clock of the host was set since the start, as on a machine that boots with a
+   wrong clock, the time since boot shows by how much, and the ctime is compared by both clocks.
 
 A process may read its files at any time: `systemctl reload` keeps the start, and a manual signal leaves no trace.
 Therefore a file that was touched since the start requires a restart even if it has the declared content again: if

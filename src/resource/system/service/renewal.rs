@@ -160,7 +160,7 @@ impl RunningService<'_> {
 
     /// Returns why `input` is newer than the start of the unit, if it is.
     fn newer_reason(&self, input: &RestartInput) -> Result<Option<String>, UnansweredReason> {
-        let is_newer = |ctime| Ok(self.unit.may_precede(self.start_time()?, ctime) || self.unit.is_in_future(ctime));
+        let is_newer = |ctime| Ok(self.unit.may_precede(self.start_time()?, ctime));
         let path = self.find_path(input, is_newer)?;
         Ok(path.map(|path| match input.is_trace(path) {
             true => format!("`{}` was applied after it started", input.step),
