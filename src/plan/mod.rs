@@ -13,6 +13,7 @@ mod failed_reboot;
 mod former_secrets;
 mod guard;
 mod host_context;
+mod host_exports;
 mod host_hold;
 mod identity;
 mod images;
@@ -55,6 +56,9 @@ pub use declared_digest::digest_desired;
 pub use former_secrets::may_hold_secret;
 pub use guard::{find_guard_effect, find_guard_time, list_guarded_dependents};
 pub use host_context::{ChosenHosts, HostContext, PlanContext, StepInstance};
+pub use host_exports::{
+    HostExports, OtherHosts, exports_values, read_exported_values, read_step_exports, to_exported_value,
+};
 pub use host_hold::{HOLD_MARK, HostHold, RELEASE_HINT};
 pub use images::PlanImages;
 pub use missing_cluster::{ClusterMaker, MissingCluster};
@@ -86,10 +90,7 @@ pub use rollout::{
 pub use stale::{find_difference, list_stale_steps};
 pub use step_names::{describe_resource, step_title};
 pub use step_planner::{assess_rules, list_provisions};
-pub use step_scope::{
-    HostExports, OtherHosts, choose_hosts, exports_values, list_deferred_choices, read_exported_values,
-    read_step_exports, to_exported_value,
-};
+pub use step_scope::{choose_hosts, list_deferred_choices};
 pub use undeclared::list_kept_records;
 pub use undo_effect::derive_undo_effect;
 pub use unmet_dependency::{DependencyShortfall, UnmetDependency};

@@ -90,7 +90,6 @@ tests:
     - { test: ib-write-lat, on: all, least: 5 }
     - { test: ib-write-bw, on: all, most: 400 }
     - { test: ib-write-bw, on: all, share: 0.9, at_once: 0 }
-    - { test: ib-write-bw, on: node-1, share: 0.9 }
     - { test: nccl-all-reduce-hosts, on: all, least: 300, group_size: 9 }
     - { test: disk, on: 'node-[1:2]', peers: 0.05 }
     - { test: site-pair, on: all, least: 1 }

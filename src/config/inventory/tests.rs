@@ -119,7 +119,8 @@ fn select_hosts(table: &YamlTable<'_>, scope: &TestScope<'_>, cx: &mut LoadConte
     }
 }
 
-/// Reports an entry that its hosts are too few for: nothing would be measured, or nothing compared.
+/// Reports an entry that its hosts are too few for: nothing would be measured, or nothing compared. A pair or a group of one
+/// host is none: the inventory may get more.
 fn check_host_count(
     table: &YamlTable<'_>,
     definition: &TestDefinition,
@@ -128,8 +129,6 @@ fn check_host_count(
     cx: &mut LoadContext<'_>,
 ) {
     let (key, needed, why) = match &definition.programs {
-        TestPrograms::Pair { .. } if hosts < 2 => ("on", 2, "a test of scope `pair`"),
-        TestPrograms::Group(_) if hosts < 2 => ("on", 2, "a test of scope `group`"),
         TestPrograms::Group(_) if hosts < group_size => ("group_size", group_size, "a group"),
         TestPrograms::Host(_) if hosts < 3 && table.get("peers").is_some() => {
             ("peers", 3, "a comparison with the median of the hosts")

@@ -1,0 +1,282 @@
+//! The values that steps export, by host, and why a host has none.
+
+use super::ObservedHost;
+use super::assessment::{StepPredictions, assess_step};
+use super::host_context::{HostContext, PlanContext, StepInstance};
+use super::required_probes::list_export_probes;
+use super::step_planner::assess_rules;
+use crate::config::{
+    ExpansionInputs, ExpansionState, ExportedValue, ExportedValues, FactSource, MissingExport, RecipeInstance,
+    RecipeStep, StepExport,
+};
+use crate::model::{HostName, SecretStore, StepId, StepScope, StepVerdict, Value};
+use crate::probe::ProbeReading;
+use secrecy::SecretString;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The exported values by host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostExports(BTreeMap<(String, String), ExportSlot>);
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct ExportSlot {
+    /// Scope `host`: every host has its own value.
+    each: bool,
+    /// Readers go on without the hosts whose value is missing.
+    partial: bool,
+    by_host: BTreeMap<HostName, HostExport>,
+}
+
+/// The value that one host exports.
+#[derive(Clone, Debug, PartialEq)]
+enum HostExport {
+    Known(Value),
+    /// Readers wait.
+    Pending,
+    /// Readers do not wait: this run does not make it.
+    Missing(MissingExport),
+}
+
+impl HostExports {
+    fn open_slot(&mut self, recipe: &str, step: &RecipeStep, export: &StepExport) -> &mut ExportSlot {
+        let slot = self.0.entry((recipe.to_owned(), export.name.clone())).or_default();
+        (slot.each, slot.partial) = (step.scope == StepScope::Host, export.partial);
+        slot
+    }
+
+    /// Sets the value that a step instance exports on a host; readers of it wait while it is `None`.
+    pub fn set_value(&mut self, turn: &StepInstance<'_>, export: &StepExport, host: &HostName, value: Option<Value>) {
+        let value = value.map_or(HostExport::Pending, HostExport::Known);
+        self.open_slot(&turn.expanded.id.recipe, turn.step, export).by_host.insert(host.clone(), value);
+    }
+
+    /// Records that a host takes no part in a run, so that what it exports is not known.
+    fn mark_unobserved(&mut self, recipe: &str, step: &RecipeStep, host: &HostName, why: MissingExport) {
+        for export in step.exports.values().filter(|_| step.scope == StepScope::Host) {
+            let slot = self.open_slot(recipe, step, export);
+            slot.by_host.entry(host.clone()).or_insert(HostExport::Missing(why));
+        }
+    }
+
+    /// Drops what a step instance would export, as it does not apply to a host.
+    fn drop_instance(&mut self, turn: &StepInstance<'_>, host: &HostName) {
+        for export in turn.step.exports.values().filter(|export| export.value.is_none()) {
+            let slot = self.open_slot(&turn.expanded.id.recipe, turn.step, export);
+            if slot.each && slot.by_host.get(host) == Some(&HostExport::Pending) {
+                slot.by_host.remove(host);
+            }
+        }
+    }
+
+    /// Records that the missing exports of a step of `recipe` will not be made on a host: other steps no longer wait for
+    /// them.
+    ///
+    /// Exports that are computed from facts stay: a host that cannot report a value may still have one.
+    pub fn abandon_step(&mut self, recipe: &str, step: &RecipeStep, host: &HostName) {
+        for export in step.exports.values().filter(|export| export.value.is_none()) {
+            if let Some(slot) = self.0.get_mut(&(recipe.to_owned(), export.name.clone())) {
+                slot.abandon_host(host);
+            }
+        }
+    }
+
+    /// Records that a host left the run: other steps no longer wait for its exports.
+    pub fn abandon_host(&mut self, host: &HostName) {
+        self.0.values_mut().for_each(|slot| slot.abandon_host(host));
+    }
+
+    /// Returns whether a value that exists has another one in `fresh`.
+    pub fn differs_from(&self, fresh: &HostExports) -> bool {
+        self.list_changed(fresh).next().is_some()
+    }
+
+    /// Replaces the values that exist and have another one in `fresh`.
+    pub fn replace_values(&mut self, fresh: &HostExports) {
+        let changed: Vec<_> =
+            self.list_changed(fresh).map(|(key, host, value)| (key.clone(), host.clone(), value.clone())).collect();
+        for (key, host, value) in changed {
+            self.0.entry(key).or_default().by_host.insert(host, value);
+        }
+    }
+
+    fn list_changed<'f>(
+        &self,
+        fresh: &'f HostExports,
+    ) -> impl Iterator<Item = (&'f (String, String), &'f HostName, &'f HostExport)> {
+        let exists =
+            |key: &(String, String), host: &HostName| self.0.get(key).and_then(|slot| slot.by_host.get(host)).cloned();
+        let values =
+            fresh.0.iter().flat_map(|(key, slot)| slot.by_host.iter().map(move |(host, value)| (key, host, value)));
+        values.filter(move |(key, host, value)| match (exists(key, host), value) {
+            (Some(HostExport::Known(old)), HostExport::Known(new)) => old != *new,
+            _ => false,
+        })
+    }
+
+    /// Returns the values as templates see them.
+    pub fn to_exports(&self) -> ExportedValues {
+        let mut exports = ExportedValues::new();
+        for ((recipe, name), slot) in &self.0 {
+            exports.entry(recipe.clone()).or_default().insert(name.clone(), slot.to_value());
+        }
+        exports
+    }
+}
+
+impl ExportSlot {
+    fn abandon_host(&mut self, host: &HostName) {
+        if let Some(value) = self.by_host.get_mut(host).filter(|value| self.each && **value == HostExport::Pending) {
+            *value = HostExport::Missing(MissingExport::NoValue);
+        }
+    }
+
+    fn to_value(&self) -> ExportedValue {
+        let known = self.by_host.iter().filter_map(|(host, value)| match value {
+            HostExport::Known(value) => Some((host.to_string(), value.clone())),
+            _ => None,
+        });
+        if !self.each {
+            return ExportedValue::Single(known.map(|(_, value)| value).next());
+        }
+        let pending = self.by_host.iter().filter(|(_, value)| **value == HostExport::Pending);
+        let missing = self.by_host.iter().filter_map(|(host, value)| match value {
+            HostExport::Missing(why) if !self.partial => Some((host.to_string(), *why)),
+            _ => None,
+        });
+        ExportedValue::ByHost {
+            known: known.collect(),
+            pending: pending.map(|(host, _)| host.to_string()).collect(),
+            missing: missing.collect(),
+        }
+    }
+}
+
+/// Reads the exported values from the observations of hosts.
+pub fn read_exported_values(
+    ground: PlanContext<'_>,
+    seen: &[ObservedHost],
+    others: OtherHosts,
+    secrets: &mut SecretStore,
+) -> HostExports {
+    let mut published = HostExports::default();
+    for seen in seen.iter().filter(|s| s.is_observed()) {
+        let Some(case) = HostContext::new(ground, &seen.host, seen) else { continue };
+        if !case.list_steps().iter().any(|(_, _, step)| !step.exports.is_empty()) {
+            continue;
+        }
+        let turns = case.expand_local_steps();
+        for turn in turns.iter().filter(|turn| exports_values(turn)) {
+            read_step_exports(&case, turn, secrets, &mut published);
+            if matches!(turn.expanded.state, ExpansionState::NotApplicable(_)) {
+                published.drop_instance(turn, &seen.host);
+            } else if !may_export(&case, turn, &turns) {
+                published.abandon_step(&turn.expanded.id.recipe, turn.step, &seen.host);
+            }
+        }
+    }
+    if others == OtherHosts::Unknown {
+        mark_unobserved_hosts(ground, seen, &mut published);
+    }
+    published
+}
+
+/// What is known of the hosts that an observation leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherHosts {
+    /// What they export is not known.
+    Unknown,
+    /// Somebody else observes them, such as another worker of the run.
+    ObservedElsewhere,
+}
+
+/// Returns whether a step instance exports values: one that is being removed does not.
+pub fn exports_values(turn: &StepInstance<'_>) -> bool {
+    !turn.step.exports.is_empty() && !turn.instance.absent
+}
+
+/// Marks the exports of the hosts that the run leaves out, and of those that did not answer, except of steps that do not
+/// apply to them whatever they report.
+fn mark_unobserved_hosts(ground: PlanContext<'_>, seen: &[ObservedHost], published: &mut HostExports) {
+    let seen: BTreeMap<&HostName, bool> = seen.iter().map(|seen| (&seen.host, seen.is_observed())).collect();
+    for (host, instances) in &ground.project.instances {
+        let why = match seen.get(host) {
+            Some(true) => continue,
+            Some(false) => MissingExport::NoAnswer,
+            None => MissingExport::NotInRun,
+        };
+        for instance in instances.iter().filter(|instance| !instance.absent) {
+            for step in instance.recipe.steps.iter().filter(|step| !step.exports.is_empty()) {
+                if !is_excluded(ground, host, instance, step) {
+                    published.mark_unobserved(&instance.recipe.name, step, host, why);
+                }
+            }
+        }
+    }
+}
+
+/// Returns whether a step does not apply to a host, whatever that reports.
+fn is_excluded(
+    ground: PlanContext<'_>,
+    host: &HostName,
+    instance: &Arc<RecipeInstance>,
+    step: &Arc<RecipeStep>,
+) -> bool {
+    let declared = ExpansionInputs { facts: FactSource::NotYet, exports: &ExportedValues::new() };
+    let Some(host) = ground.project.hosts.get(host) else { return false };
+    let expanded = ground.expander.expand_step(host, instance, step, &declared);
+    expanded.iter().all(|turn| matches!(turn.state, ExpansionState::NotApplicable(_)))
+}
+
+/// Returns whether a host may still export the values of a step instance: other steps do not wait for a value that
+/// cannot come.
+fn may_export(case: &HostContext<'_>, turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> bool {
+    let verdict = || assess_step(case, turn, turns, &StepPredictions::default()).judgement.verdict;
+    let deferred = matches!(turn.expanded.state, ExpansionState::Deferred(_));
+    case.seen.hold.is_none()
+        && assess_rules(case, turn.instance).is_none()
+        && (deferred || verdict() == StepVerdict::Change)
+}
+
+/// Reads the exports of one step instance from the last observation of its host.
+pub fn read_step_exports(
+    case: &HostContext<'_>,
+    turn: &StepInstance<'_>,
+    secrets: &mut SecretStore,
+    published: &mut HostExports,
+) {
+    for (name, probe) in list_export_probes(case, turn) {
+        let Some(export) = turn.step.exports.get(&name) else { continue };
+        let text = match case.seen.observation.get(&probe) {
+            Ok(ProbeReading::Output(output)) if output.status == 0 => {
+                Some(output.stdout.raw().trim_end_matches('\n').to_owned())
+            }
+            _ => None,
+        };
+        let value = text.map(|text| to_exported_value(export, &turn.expanded.id, &case.host.name, text, secrets));
+        published.set_value(turn, export, &case.host.name, value);
+    }
+    for export in turn.step.exports.values() {
+        if export.stdout {
+            published.set_value(turn, export, &case.host.name, None);
+        } else if let Some(value) = &export.value {
+            let value = case.ground.expander.evaluate_export(case.host, turn.instance, value, &case.known_values());
+            published.set_value(turn, export, &case.host.name, value);
+        }
+    }
+}
+
+/// Returns the value as templates see it: a placeholder if it is secret. Templates rely on it that a secret is not empty.
+pub fn to_exported_value(
+    export: &StepExport,
+    id: &StepId,
+    host: &HostName,
+    text: String,
+    secrets: &mut SecretStore,
+) -> Value {
+    if export.secret && !text.is_empty() {
+        let name = format!("export {} of {id} on {host}", export.name);
+        return Value::from(secrets.insert(&name, SecretString::from(text)).0);
+    }
+    Value::from(text)
+}
