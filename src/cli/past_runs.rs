@@ -44,7 +44,7 @@ fn list_all_runs(state: &Utf8Path) -> Result<Vec<RunFolder>, CliError> {
     })
 }
 
-/// Reads the newest apply that did something, or was not kept out by the lock of a host; `None` if there is none.
+/// Reads the newest apply, except those that changed nothing because hosts were locked; `None` if there is none.
 ///
 /// # Errors
 /// A newer run cannot be read.

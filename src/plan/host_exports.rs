@@ -181,12 +181,12 @@ pub fn read_exported_values(
     published
 }
 
-/// What is known of the hosts that an observation leaves out.
+/// Who observes the hosts that an observation leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherHosts {
-    /// What they export is not known.
+    /// Nothing observes them: their exports are not known.
     Unknown,
-    /// Somebody else observes them, such as another worker of the run.
+    /// Another worker of the run, or the plan of a rehearsal, observes them.
     ObservedElsewhere,
 }
 

@@ -449,7 +449,7 @@ steps:
   - { name: each, each: \"exports['version'].v[host.name] | list\", file: { path: '@root/each-{{ item }}', content: '', @own } }
 ";
 
-/// What changed a value during the run is not hidden by what was written with the former one.
+/// A step that has written the former value is not reported as applied.
 #[test]
 fn exported_value_that_changes_during_the_run_is_reported() {
     let apply =

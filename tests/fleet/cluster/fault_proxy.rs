@@ -15,7 +15,7 @@ pub enum ApiFault {
     Gone,
     /// The API carries the request out, its answer is lost, and it is away for two seconds.
     AnswerLost,
-    /// 409: somebody else has changed the object.
+    /// 409: another client has changed the object.
     Conflict,
     /// 429, with `Retry-After: 1`.
     TooMany,
