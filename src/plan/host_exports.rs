@@ -231,11 +231,18 @@ fn is_excluded(
 /// Returns whether a host may still export the values of a step instance: other steps do not wait for a value that
 /// cannot come.
 fn may_export(case: &HostContext<'_>, turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> bool {
-    let verdict = || assess_step(case, turn, turns, &StepPredictions::default()).judgement.verdict;
-    let deferred = matches!(turn.expanded.state, ExpansionState::Deferred(_));
-    case.seen.hold.is_none()
-        && assess_rules(case, turn.instance).is_none()
-        && (deferred || verdict() == StepVerdict::Change)
+    if case.seen.hold.is_some() || assess_rules(case, turn.instance).is_some() {
+        return false;
+    }
+    // An unchanged step is read again in its turn: another step may have made what its `read` needs.
+    let is_read = turn.step.exports.values().any(|export| export.read.is_some());
+    may_change(case, turn, turns)
+        || is_read && turns.iter().filter(|other| other.index != turn.index).any(|other| may_change(case, other, turns))
+}
+
+fn may_change(case: &HostContext<'_>, turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> bool {
+    matches!(turn.expanded.state, ExpansionState::Deferred(_))
+        || assess_step(case, turn, turns, &StepPredictions::default()).judgement.verdict == StepVerdict::Change
 }
 
 /// Reads the exports of one step instance from the last observation of its host.
