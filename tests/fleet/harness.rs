@@ -69,6 +69,22 @@ fn a_reboot_gives_a_new_boot_id_and_keeps_the_disk() {
     assert!(nodes[0].exists("/root/kept"));
 }
 
+/// A shutdown stops all processes for a moment: the program that `exec` runs must not stop its parent outside with it.
+#[test]
+fn program_that_is_stopped_does_not_delay_a_reboot() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let before = node.boot_id();
+    std::thread::scope(|scope| {
+        let program = scope.spawn(|| node.sh("exec sleep 301"));
+        node.until("pkill -STOP -f '^[s]leep 301'", 30);
+        node.must("systemctl reboot");
+        node.until_down(&before, 60);
+        assert!(!program.join().expect("the program ends with its node").ok());
+    });
+    wait_until(|| node.sh("systemctl is-system-running"), |out| out.starts_with("running\n"));
+}
+
 #[test]
 fn stopped_node_is_unreachable_until_it_is_started() {
     let Some(nodes) = Fleet::take(2) else { return };
