@@ -69,6 +69,41 @@ fn unit_with_lines_that_systemd_ignores_is_not_installed() {
     assert_eq!(node.must("systemctl show -P LimitMEMLOCK steady"), "67108864");
 }
 
+/// A folder of drop-ins that is new, and a unit that precedes one in memory: systemd does not see them until a reload, and
+/// says that none is needed. The limits of the process are the witness.
+#[test]
+fn unit_files_that_systemd_has_not_read_are_loaded_and_the_service_restarts() {
+    const LIMITS: &str = "[Service]\nLimitMEMLOCK=4M\n";
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let whole = "[Service]\nExecStart=/bin/sleep infinity\nLimitMEMLOCK=4M\n";
+    for (path, text, fields) in [
+        ("/etc/systemd/system/steady.service.d/x.conf", LIMITS, "drop_in: { name: x, content"),
+        ("/etc/systemd/system/steady.service", whole, "content"),
+    ] {
+        let end = if fields.starts_with("drop_in") { "}" } else { "" };
+        let unit = format!("- {{ name: u, unit: {{ name: steady, {fields}: {text:?} {end} }} }}");
+        let service = "- { name: s, restart_on: [u], service: { name: steady, state: running } }";
+        node.reset();
+        node.write("/usr/lib/systemd/system/steady.service", "[Service]\nExecStart=/bin/sleep infinity\n");
+        node.must("systemctl daemon-reload && systemctl start steady");
+        node.must(&format!("mkdir -p {}", path.rsplit_once('/').expect("a path").0));
+        node.write(path, text);
+        // The process starts after the file was written, and without it.
+        node.must("systemctl restart steady");
+        assert_eq!(node.must("systemctl show -P NeedDaemonReload steady"), "no", "{path}");
+        let limit = || node.must("awk '/locked memory/ {print $4}' /proc/$(systemctl show -P MainPID steady)/limits");
+        assert_ne!(limit(), "4194304");
+        let project = project(&nodes, &format!("{unit}\n  {service}"));
+        let planned = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
+        assert!(planned.code == 2 && planned.stdout.contains("systemd has not loaded it"), "{planned}");
+        let applied = apply(&project);
+        assert!(applied.code == 0 && limit() == "4194304", "{} {applied}", limit());
+        let again = project.forge(["drift", "inventory.yaml"]);
+        assert_eq!(again.code, 0, "{again}");
+    }
+}
+
 /// cron ignores the whole file, and systemd does not start the command.
 #[test]
 fn jobs_of_a_missing_account_are_blocked() {

@@ -325,6 +325,7 @@ fn settle(declared: &[Declared], answers: &mut Map<String, Value>) {
         stand(step.kind, &step.desired, answers);
     }
     folders(answers);
+    read_units(answers);
 }
 
 /// Adds a case's answers for the probes of steps: the check of a command, the probe of an installer.
@@ -343,6 +344,26 @@ fn folders(answers: &mut Map<String, Value>) {
     for path in paths.iter().flat_map(|path| path.ancestors().skip(1)) {
         let folder = || json!({ "kind": "directory", "mode": "0755" });
         answers.entry(format!("path {path}")).or_insert_with(folder);
+    }
+}
+
+/// Adds to the answers about units that systemd has read them from the administrator's files.
+fn read_units(answers: &mut Map<String, Value>) {
+    let written = |state: &Value| state["as_wanted"] == true || state["text"].is_string();
+    let files: Vec<String> = answers.iter().filter(|(_, state)| written(state)).map(|(key, _)| key.clone()).collect();
+    for path in files.iter().filter_map(|key| key.strip_prefix("path ")) {
+        let Some(name) = path.strip_prefix("/etc/systemd/system/") else { continue };
+        let unit = name.split_once(".d/").map_or(name, |(unit, _)| unit);
+        let Some(state) = answers.get_mut(&format!("unit {unit}")).filter(|state| state["load"] == "loaded") else {
+            continue;
+        };
+        if unit == name {
+            state["fragment"] = json!(path);
+        } else {
+            let mut drop_ins = state["drop_ins"].as_array().cloned().unwrap_or_default();
+            drop_ins.push(json!(path));
+            state["drop_ins"] = json!(drop_ins);
+        }
     }
 }
 

@@ -25,8 +25,9 @@ pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
 With `content` the step declares the whole unit in `/etc/systemd/system/NAME`; with `drop_in` it declares a part of the
 unit in `/etc/systemd/system/NAME.d/DROPIN.conf`.
 
-**Compared** are the file, as with kind `file` (root, 0644), and `NeedDaemonReload` of the unit: a file that matches but
-is not loaded is a change. An unchanged step reports `content, owner and mode match, and systemd has loaded it`.
+**Compared** are the file, as with kind `file` (root, 0644), `NeedDaemonReload` of the unit, and the files that systemd
+has read it from: a file that matches but is not loaded is a change. An unchanged step reports `content, owner and mode
+match, and systemd has loaded it`.
 
 **Other drop-ins** in `/etc` and `/run` can override what the step declares. They are not compared, because other steps
 and tools may declare them; the reason names them: `drop-in /etc/systemd/system/app.service.d/zz.conf changes the unit`.
@@ -37,7 +38,8 @@ Remove one with an `absent` or `unit` step.
 **A change** checks the unit with `systemd-analyze verify` if it is installed, replaces the file atomically as `file`
 does, and reloads the manager. The check fails for an error, and for a line that systemd ignores (an unknown key, a value
 that it cannot read); other warnings do not count. The programs that the unit starts must exist; a drop-in is checked
-together with its unit. It restarts nothing: list this step in the `restart_on` of a `service`. A mask (a link to
+together with its unit. It restarts nothing: list this step in the `restart_on` of a `service`. If the file matches and only the reload is needed,
+the change also sets the file's ctime, so that a service which started without it restarts. A mask (a link to
 `/dev/null`) at the path is replaced, and the plan says so. The links of targets and aliases that the new `[Install]`
 section does not name any longer are removed.
 
@@ -74,6 +76,16 @@ pub(in crate::resource) const SECRET_HINT: &str =
 
 /// Directory of the administrator's units.
 pub(in crate::resource) const UNITS_FOLDER: &str = "/etc/systemd/system";
+
+/// Folders whose units systemd reads only if `UNITS_FOLDER` has none of that name (systemd.unit(5)).
+const LATER_FOLDERS: [&str; 5] =
+    ["/run/systemd/system/", "/run/systemd/generator", "/usr/local/lib/systemd/", "/usr/lib/systemd/", "/lib/systemd/"];
+
+/// Returns the names of a file and of its folder.
+fn last_names(path: &str) -> (&str, &str) {
+    let (folder, file) = path.rsplit_once('/').unwrap_or_default();
+    (folder.rsplit('/').next().unwrap_or_default(), file)
+}
 
 #[derive(Debug)]
 pub(in crate::resource) struct UnitResource {
@@ -213,7 +225,7 @@ impl UnitResource {
             return Ok(file);
         }
         let unit = unit_state(seen, &self.probe())?;
-        let unread = unit.need_daemon_reload;
+        let unread = unit.need_daemon_reload || !self.is_read_from_file(unit);
         let mut basis = file.basis.clone();
         if file.verdict == StepVerdict::Ok && !self.absent && matches!(unit.load.as_str(), "bad-setting" | "error") {
             basis["load"] = json!(unit.load);
@@ -232,6 +244,23 @@ impl UnitResource {
             }
             _ => Assessment { basis, ..file },
         })
+    }
+
+    /// Reports whether the file is among those that systemd has read the unit from. Until a reload it does not look into
+    /// a folder of drop-ins that is new, and keeps a unit that it has read from another file; it then says that no reload
+    /// is needed (systemd 252).
+    fn is_read_from_file(&self, unit: &UnitState) -> bool {
+        if self.absent || unit.load != "loaded" {
+            return true;
+        }
+        match self.drop_in {
+            // A folder that is a link has another path there.
+            true => {
+                let own = last_names(&self.target.path);
+                unit.drop_ins.iter().any(|path| last_names(path) == own)
+            }
+            false => !LATER_FOLDERS.iter().any(|folder| unit.fragment.starts_with(folder)),
+        }
     }
 
     /// Names the drop-ins of the administrator that change the observed unit.
@@ -479,7 +508,9 @@ impl TypedResource for UnitResource {
 
     fn act(&self, diff: &UnitDiff, cx: &AssessmentContext<'_>) -> Action {
         let files = match diff {
-            UnitDiff::Reload => ShellFragment::new().code(":\n"),
+            UnitDiff::Reload if self.absent => ShellFragment::new().code(":\n"),
+            // Its time tells that a process which started before the reload has other settings.
+            UnitDiff::Reload => ShellFragment::new().code("chmod 0644 --").word(&self.target.path).code("\n"),
             UnitDiff::File { file: FileDiff::Remove { .. }, .. } => {
                 let removed = shell::remove_file(&self.target.path, cx.run, self.backup);
                 match self.drop_in {
