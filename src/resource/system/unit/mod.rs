@@ -1,5 +1,8 @@
 //! `unit`: a systemd unit file or drop-in, loaded by the manager.
 
+mod unit_text;
+
+use self::unit_text::{check_sections, list_installs};
 use crate::diag::{Diag, DiagCode};
 use crate::model::{BlockClass, StepVerdict, UndoEffect, Value};
 use crate::probe::{Observation, PathState, Probe, UnansweredReason, UnitState};
@@ -20,7 +23,7 @@ use serde_json::json;
 pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
     name: "unit",
     summary: "A systemd unit file or a drop-in, loaded by the manager.",
-    example: include_str!("../examples/unit.yaml"),
+    example: include_str!("../../examples/unit.yaml"),
     doc: "\
 With `content` the step declares the whole unit in `/etc/systemd/system/NAME`; with `drop_in` it declares a part of the
 unit in `/etc/systemd/system/NAME.d/DROPIN.conf`.
@@ -113,40 +116,6 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         FileTarget { path, body: FileBody::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
     let drop_in = fields.contains("drop_in");
     Ok(Box::new(UnitResource { name, target, drop_in, backup: fields.get_bool("backup").unwrap_or(true), absent }))
-}
-
-/// Rejects lines that systemd ignores: those before the first section, and sections that a unit of this type does not have.
-fn check_sections(unit: &str, content: &str) -> Result<(), Diag> {
-    let own = unit.rsplit('.').next().unwrap_or_default();
-    let mut in_section = false;
-    let mut continues = false;
-    for line in content.lines() {
-        let text = line.trim();
-        // A comment does not end the line that continues around it.
-        if text.starts_with(['#', ';']) {
-            continue;
-        }
-        let is_continuation = std::mem::replace(&mut continues, text.ends_with('\\'));
-        if text.is_empty() || is_continuation {
-            continue;
-        }
-        match text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            Some(name) => {
-                let known =
-                    ["Unit", "Install"].contains(&name) || name.eq_ignore_ascii_case(own) || name.starts_with("X-");
-                if !known {
-                    return Err(bad_value(format!("systemd ignores the section `[{name}]` of `{unit}`")));
-                }
-                in_section = true;
-            }
-            None if !in_section => {
-                return Err(bad_value(format!("systemd ignores `{text}`: it is before the first section"))
-                    .hint("begin with a header such as `[Service]`"));
-            }
-            None => {}
-        }
-    }
-    Ok(())
 }
 
 fn parse_drop_in<'a>(unit: &str, table: &'a serde_json::Map<String, Value>) -> Result<(String, &'a str), Diag> {
@@ -428,45 +397,6 @@ impl DeclaredResource for UnitResource {
     }
 }
 
-/// A name in the `[Install]` section of a unit. Source: `systemd.unit(5)`, "[Install] Section Options".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct UnitInstall<'t> {
-    /// The suffix of the target's folder; `None` for an alias.
-    folder: Option<&'static str>,
-    name: &'t str,
-}
-
-impl UnitInstall<'_> {
-    /// Whether a target starts the unit.
-    fn starts(&self) -> bool {
-        self.folder.is_some()
-    }
-
-    /// Returns the path of the link that `systemctl enable` makes.
-    fn link_path(&self, unit: &str) -> String {
-        match self.folder {
-            Some(folder) => format!("{UNITS_FOLDER}/{}.{folder}/{unit}", self.name),
-            None => format!("{UNITS_FOLDER}/{}", self.name),
-        }
-    }
-}
-
-/// Returns the targets in which the text of a unit installs it, and its aliases.
-fn list_installs(text: &str) -> Vec<UnitInstall<'_>> {
-    let folder = |key: &str| match key {
-        "WantedBy" => Some(Some("wants")),
-        "RequiredBy" => Some(Some("requires")),
-        "UpheldBy" => Some(Some("upholds")),
-        "Alias" => Some(None),
-        _ => None,
-    };
-    let pairs = text.lines().filter_map(|line| line.split_once('='));
-    let installs = pairs.filter_map(|(key, names)| Some((folder(key.trim())?, names)));
-    installs
-        .flat_map(|(folder, names)| names.split_whitespace().map(move |name| UnitInstall { folder, name }))
-        .collect()
-}
-
 /// How a unit differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[allow(clippy::large_enum_variant, reason = "one per step, and a file that differs is the usual case")]
@@ -568,17 +498,6 @@ mod tests {
         assert_eq!(build_error(&[("name", json!("a")), ("content", content.clone())]), why("content"));
         let drop_in = json!({ "name": "b", "content": content });
         assert_eq!(build_error(&[("name", json!("a")), ("drop_in", drop_in)]), why("drop_in"));
-    }
-
-    #[test]
-    fn install_section_names_targets() {
-        let text = "[Install]\nWantedBy = timers.target  multi-user.target\nRequiredBy=a.service\nAlso=b\nWantedBy=\n";
-        let links: Vec<String> = list_installs(text).iter().map(|install| install.link_path("x.timer")).collect();
-        let folder = "/etc/systemd/system";
-        let expected = ["timers.target.wants/x.timer", "multi-user.target.wants/x.timer", "a.service.requires/x.timer"];
-        assert_eq!(links, expected.map(|link| format!("{folder}/{link}")));
-        let alias = list_installs("Alias=y.timer\n");
-        assert_eq!((alias[0].starts(), alias[0].link_path("x.timer")), (false, format!("{folder}/y.timer")));
     }
 
     #[test]
