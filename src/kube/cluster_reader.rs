@@ -31,6 +31,20 @@ pub struct ClusterReader {
     pub(super) name: String,
 }
 
+/// An object, and the result of a dry run for it: two requests.
+struct ObjectRead {
+    state: ObjectState,
+    /// Whether the dry run was of another version of the object than the one that was read: their differences are then
+    /// also those that another client made.
+    changed_meanwhile: bool,
+}
+
+/// Returns the version of an object that the API has stored; a dry run of an apply has that of the object before it, and
+/// none if that does not exist (measured with Kubernetes 1.20).
+fn stored_version(object: &Value) -> Option<&str> {
+    object.pointer("/metadata/resourceVersion").and_then(Value::as_str)
+}
+
 /// How often an object that changes while it is read is read.
 const CHANGED_OBJECT_READS: usize = 3;
 
@@ -131,16 +145,21 @@ impl ClusterReader {
         Ok(match probe {
             Probe::Object { id, want } => {
                 let want = want.as_deref().and_then(|text| serde_json::from_str(text).ok());
-                let listed = nodes.filter(|_| want.is_none() && is_node(id));
-                let mut read = self.observe_object(id, want.as_ref(), served, listed, secrets).await;
-                for _ in 1..CHANGED_OBJECT_READS {
-                    // The API refuses to compare a version that is not the latest.
-                    if !matches!(&read, Err(refusal) if refusal.has_code(409)) {
-                        break;
+                let mut listed = nodes.filter(|_| want.is_none() && is_node(id));
+                let mut reads = 1;
+                let read = loop {
+                    let read = self.observe_object(id, want.as_ref(), served, listed, secrets).await;
+                    let changed = match &read {
+                        // The API refuses to compare a version that is not the latest.
+                        Err(refusal) => refusal.has_code(409),
+                        Ok(read) => read.changed_meanwhile,
+                    };
+                    if !changed || reads == CHANGED_OBJECT_READS {
+                        break read?.state;
                     }
-                    read = self.observe_object(id, want.as_ref(), served, None, secrets).await;
-                }
-                ProbeReading::Object(read?)
+                    (listed, reads) = (None, reads + 1);
+                };
+                ProbeReading::Object(read)
             }
             Probe::Proof { id } => ProbeReading::Proof(Box::new(self.read_proof(id, served).await?)),
             Probe::Objects(asked) => ProbeReading::Objects(self.cluster.query_objects(asked, served, secrets).await?),
@@ -166,14 +185,17 @@ impl ClusterReader {
         served: &ApiKindCache,
         listed: Option<&ListedNodes>,
         secrets: &SecretStore,
-    ) -> Result<ObjectState, ApiRequestError> {
-        let Some(place) = self.cluster.find_collection(id, served).await? else { return Ok(ObjectState::Unserved) };
+    ) -> Result<ObjectRead, ApiRequestError> {
+        let Some(place) = self.cluster.find_collection(id, served).await? else {
+            return Ok(ObjectRead { state: ObjectState::Unserved, changed_meanwhile: false });
+        };
         let raw = match listed {
             Some(nodes) => nodes.get(&id.name).cloned(),
             None => self.cluster.get_object(&place, id).await?,
         };
         let mut info = raw.as_ref().map(read_object_info).unwrap_or_default();
         let mut becomes = None;
+        let mut changed_meanwhile = false;
         if let Some(want) = want {
             let sent = reveal_object(want, secrets);
             match self.dry_run_apply(&place, id, &sent, &mut info).await {
@@ -186,6 +208,7 @@ impl ClusterReader {
                 }
                 Err(refusal) => return Err(refusal),
                 Ok(ObjectDryRun::Becomes(object)) => {
+                    changed_meanwhile = raw.as_ref().and_then(stored_version) != stored_version(&object);
                     if let Some(raw) = &raw {
                         let removed = self.record_added_fields(&place, id, raw, &object, &sent, &mut info).await?;
                         let former = FormerFields::compare(raw, &object, FIELD_MANAGER, &removed);
@@ -207,7 +230,7 @@ impl ClusterReader {
         }
         info.live = live;
         info.dry = becomes.map(ObjectDryRun::Becomes).or(info.dry);
-        Ok(ObjectState::Known(Box::new(info)))
+        Ok(ObjectRead { state: ObjectState::Known(Box::new(info)), changed_meanwhile })
     }
 
     /// Runs an apply as a dry run: first without force, so that the API names conflicting managers.

@@ -2,10 +2,13 @@
 
 use super::*;
 use crate::artifact::server::{Reply, Request, Server};
+use crate::model::SecretStore;
 use crate::model::Value;
-use crate::object::{ClusterAccess, ClusterNode, DEFAULT_NAMESPACE};
+use crate::object::{ClusterAccess, ClusterNode, DEFAULT_NAMESPACE, ObjectDryRun, ObjectId, ObjectState};
+use crate::probe::{Probe, ProbeReading};
 use camino::Utf8PathBuf;
 use serde_json::json;
+use std::collections::BTreeSet;
 
 pub(in crate::kube) fn json_reply(status: u16, body: &Value) -> Reply {
     let headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
@@ -260,4 +263,36 @@ async fn records_of_other_inventories_are_not_moved() {
     let (cluster, server) = start_api_in("forge-system", with_map(DEFAULT_NAMESPACE, "forge")).await;
     assert!(cluster.move_former_objects("lab").await.is_ok_and(|moved| moved.is_empty()));
     assert!(server.asked().iter().all(|asked| asked.method == "GET"));
+}
+
+/// The token controller of an API before 1.24 adds a Secret to a new ServiceAccount: between the read and the dry run, that
+/// is no difference which an apply would make.
+#[tokio::test]
+async fn object_that_changes_before_its_dry_run_is_read_again() {
+    let account = |version: &str, secrets: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "secrets": secrets,
+            "metadata": { "name": "a", "namespace": "ml", "uid": "u-1", "resourceVersion": version },
+        })
+    };
+    let kinds = json!([{ "name": "serviceaccounts", "singularName": "", "namespaced": true, "kind": "ServiceAccount", "verbs": ["get", "patch"] }]);
+    let reads = std::sync::atomic::AtomicUsize::new(0);
+    let (cluster, server) =
+        start_api(move |asked| match (asked.method.as_str(), asked.path.contains("/serviceaccounts/")) {
+            ("GET", true) if reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0 => {
+                json_reply(200, &account("1", json!([])))
+            }
+            (_, true) => json_reply(200, &account("2", json!([{ "name": "a-token-x" }]))),
+            _ => core_kinds_reply(kinds.clone()),
+        })
+        .await;
+    let id = ObjectId::from_object(&account("1", json!([]))).expect("an object");
+    let want = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "a", "namespace": "ml" } });
+    let probe = Probe::Object { id, want: Some(want.to_string().into()) };
+    let reader = ClusterReader::new(cluster, "lab");
+    let answers = reader.observe_probes(&BTreeSet::from([probe]), &SecretStore::default()).await.unwrap();
+    let Ok(ProbeReading::Object(ObjectState::Known(seen))) = &answers[0].1 else { panic!("{answers:?}") };
+    assert_eq!(seen.dry, seen.live.clone().map(ObjectDryRun::Becomes));
+    let asked: Vec<String> = server.asked().iter().map(|asked| asked.method.clone()).collect();
+    assert_eq!(asked.iter().filter(|method| *method == "PATCH").count(), 2, "{asked:?}");
 }
