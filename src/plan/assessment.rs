@@ -35,6 +35,15 @@ pub struct StepAssessment {
     pub foresight: ChangeCertainty,
 }
 
+/// Whether apt's lists on a host name every version that its repositories offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PackageListsAge {
+    /// They were updated a moment ago.
+    Current,
+    /// They may be older than the repositories.
+    Unknown,
+}
+
 /// The effects that earlier step instances of a plan have on a later one.
 #[derive(Clone, Debug, Default)]
 pub struct StepPredictions {

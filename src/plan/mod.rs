@@ -46,7 +46,7 @@ mod verify;
 mod window;
 
 pub use assessment::{
-    StepAssessment, StepPredictions, assess_step, build_resource_context, collect_restart_inputs,
+    PackageListsAge, StepAssessment, StepPredictions, assess_step, build_resource_context, collect_restart_inputs,
     collect_settled_inputs, read_check_status,
 };
 pub use canonical_json::{digest_json, digest_text, to_canonical_json};
@@ -71,7 +71,7 @@ pub use observed_host::{
 };
 pub use ongoing_work::OngoingWork;
 pub use parallel::map_parallel;
-pub use planner::{PlanInputs, list_hosts_in_order, plan};
+pub use planner::{PlanInputs, list_blocked_steps, list_hosts_in_order, plan};
 pub use preconditions::{collect_preconditions, describe_changed_preconditions};
 pub use recorded_resources::{collect_former_resources, resource_identity};
 pub use rehearsal::{

@@ -1,5 +1,6 @@
 //! Makes a plan from the observed state of hosts.
 
+use super::assessment::PackageListsAge;
 use super::cross_host::{CrossHostStatus, CrossHostView};
 use super::cross_host_edges::{CrossHostEdges, StepTable};
 use super::host_context::{ChosenHosts, HostContext, PlanContext};
@@ -16,7 +17,7 @@ use super::{
     ObservedHost, StepInstance, canonical_json, cluster_warnings, guard, infiniband, other_inventories, rollout,
 };
 use crate::config::{ExportedValues, Project, StepExpander, StepFilter};
-use crate::model::{HostName, SecretStore};
+use crate::model::{HostName, SecretStore, StepVerdict};
 use std::collections::BTreeSet;
 
 /// The format version of a plan file.
@@ -161,6 +162,17 @@ fn plan_host(
     plan.verify = assess_verifications(&case, &plan.steps);
     plan.undeclared = list_undeclared(&case, &turns, &plan.steps);
     plan
+}
+
+/// Returns the steps of a host that its last observation shows as blocked, as a plan of it would. Other hosts are assumed
+/// to succeed.
+pub fn list_blocked_steps(case: &HostContext<'_>, spans: CrossHostEdges<'_>, lists: PackageListsAge) -> Vec<StepPlan> {
+    let outside = CrossHostView::new_optimistic(spans, BTreeSet::from([case.host.name.clone()]));
+    let scope = WindowScope::from_policy(case.ground.policy, case.seen);
+    let turns = case.expand_local_steps();
+    let planner = StepPlanner::new(case, &turns, &outside, None, &scope).assume_package_lists(lists);
+    let steps = planner.plan_steps(&mut CrossHostStatus::default());
+    steps.into_iter().filter(|step| matches!(step.verdict, StepVerdict::Blocked(_))).collect()
 }
 
 fn warn_ongoing_work(work: &OngoingWork) -> HostWarning {

@@ -1,6 +1,6 @@
 //! One pass over the step instances of a host, in order, that carries the predicted effects of earlier ones.
 
-use super::assessment::{StepAssessment, StepPredictions, assess_step, unknown_assessment};
+use super::assessment::{PackageListsAge, StepAssessment, StepPredictions, assess_step, unknown_assessment};
 use super::cross_host::{CrossHostStatus, CrossHostView, PlannedStepStatus};
 use super::cross_host_edges::resolve_predecessor;
 use super::guard::{find_guard_time, find_unfinished_run};
@@ -84,6 +84,12 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
             contradicted,
             window,
         }
+    }
+
+    /// Sets what is known of the age of apt's lists.
+    pub fn assume_package_lists(mut self, lists: PackageListsAge) -> Self {
+        self.ahead.predicted.lists_updated = lists == PackageListsAge::Current;
+        self
     }
 
     /// Plans every step instance and publishes the status of the steps that other hosts wait for.

@@ -38,6 +38,7 @@ pub use generic::unproven_command::{declare_removal_of_rest, find_unproven_refus
 pub(crate) use kind::TypedResource;
 pub use kind::{DeclaredResource, Resource, ResourceBuildResult, ResourceKind};
 pub use membership::DeclaredMembership;
+pub(crate) use packages::package::action_script::update_package_lists;
 pub use registry::{all_kinds, find_kind, kind_traits};
 pub(crate) use shared::apply_trace;
 pub(crate) use shared::support::unit_name;

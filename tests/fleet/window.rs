@@ -236,3 +236,47 @@ fn reboot_after_a_changed_file(distribution: Distribution) {
     as_declared(&project);
     crate::proof::mark_on(distribution, "reboot");
 }
+
+/// Only the repository that an earlier step adds shows that it lacks the version. The service is the witness: it was not
+/// stopped.
+#[test]
+fn host_is_not_taken_out_of_service_for_a_version_that_a_new_repository_lacks() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    node.write("/etc/systemd/system/fm.service", FM_UNIT);
+    node.must("systemctl daemon-reload && systemctl enable --quiet fm && systemctl start fm");
+    let start = node.must("systemctl show -P InvocationID fm");
+    let driver = "recipe: driver
+summary: A repository, and a package that takes the host out of service
+params: { version: { type: version } }
+steps:
+  - { name: repository, apt_repository: { name: own, uris: ['file:/srv/own'], suites: ['./'], trusted: true } }
+  - { name: package, disruption: D2, package: { name: forge-tool, version: '{{ params.version }}' } }
+";
+    let stops = FM.replace(
+        "    file: { path: /etc/fm.conf, content: \"{{ recipes['driver'].version }}\\n\" }",
+        "    file: { path: /etc/fm.conf, content: x }",
+    );
+    let inventory = |version: &str| {
+        format!(
+            "apply:\n  - {{ recipe: driver, on: all, with: {{ version: {version} }} }}\n  - {{ recipe: fm, on: all }}\n"
+        )
+    };
+    node.must(
+        "mkdir /srv/own && cp -r /srv/forge-repo/. /srv/own/ && rm -f /etc/apt/sources.list.d/* && apt-get -qq update",
+    );
+    let project = Project::new(&nodes).recipe("driver", driver).recipe("fm", &stops);
+    let project = project.inventory(&inventory("9.9"));
+    let plan = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
+    assert_eq!(plan.code, 2, "{plan}");
+    let refused = apply(&project);
+    let why = "not taken out of service: `driver/package` is blocked";
+    assert!(refused.code == 3 && refused.stdout.contains(why) && refused.stdout.contains("9.9"), "{refused}");
+    assert_eq!(node.must("systemctl show -P InvocationID fm"), start, "{refused}");
+    assert!(!node.exists("/var/lib/forge/window.json"));
+    let project = project.inventory(&inventory("1.0"));
+    let applied = apply(&project);
+    assert_eq!(applied.code, 0, "{applied}");
+    assert_ne!(node.must("systemctl show -P InvocationID fm"), start);
+    as_declared(&project);
+}

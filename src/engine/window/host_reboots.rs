@@ -143,10 +143,8 @@ async fn reboot_and_reconnect(
             Ok(BootGuardAnswer::Confirmed | BootGuardAnswer::Missing) => return Ok((reboot, None)),
             // The host takes this boot back, and reboots.
             Ok(BootGuardAnswer::Busy) => last = to,
-            Err(WindowRefusal::Stopped) if guard.is_some() => {
-                work.link.clear_loss();
-                last = to;
-            }
+            // The host reboots again, or only the session ended: then it is still in this boot, and is asked again.
+            Err(WindowRefusal::Stopped) if guard.is_some() => work.link.clear_loss(),
             Err(refused) => return Err(refused),
         }
     }

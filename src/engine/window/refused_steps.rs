@@ -24,8 +24,10 @@ pub(super) fn report_awaiting_steps(work: &mut HostWork<'_>, shut: &WindowRefusa
         }
         let result = match shut {
             // It is configured: the next boot loads it, whoever makes it.
-            WindowRefusal::Held(why) => StepResult::Pending { reason: format!("{}; {why}", reason.raw()).into() },
-            _ => shut.step_result(false),
+            WindowRefusal::Held(why) | WindowRefusal::Blocked { why, .. } => {
+                StepResult::Pending { reason: format!("{}; {why}", reason.raw()).into() }
+            }
+            _ => shut.step_result(&report.id, false),
         };
         told |= matches!(result, StepResult::Failed { .. });
         Some(result)
@@ -38,7 +40,10 @@ pub(super) fn refuse_group(work: &mut HostWork<'_>, group: &HostStepGroup, shut:
     for step in work.planned.list_group(group) {
         let mut report = report_as_planned(step);
         if step.will_run() || is_pending_reboot(work.plan, step) {
-            report.result = shut.step_result(failed);
+            report.result = shut.step_result(&step.id, failed);
+            if let Some(hint) = shut.step_hint(&step.id) {
+                report.hint = Some(hint.into());
+            }
             failed |= matches!(report.result, StepResult::Failed { .. });
         }
         reports.push(report);

@@ -1,14 +1,17 @@
 //! Checks before a host is taken out of service or rebooted.
 
-use super::window_refusal::WindowRefusal;
+use super::own_script::run_own_script;
+use super::window_refusal::{BlockedStep, WindowRefusal};
 use super::window_scripts;
 use crate::engine::event::StepResult;
 use crate::engine::host_work::HostWork;
 use crate::engine::report::StepReport;
-use crate::model::{StepId, StepScope};
-use crate::plan::{self, HostWindow};
+use crate::model::{BlockClass, StepId, StepScope, StepVerdict};
+use crate::plan::{self, HostWindow, PackageListsAge, StepStage};
 use crate::probe::{Probe, ProbeReading};
+use crate::resource::update_package_lists;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 const UNKNOWN_INITRAMFS: &str = "could not determine whether the next kernel has an initramfs";
 
@@ -21,6 +24,58 @@ pub(super) fn check_all_decided(work: &HostWork<'_>, window: &HostWindow) -> Res
         Some(why) if window.left_open.is_none() && !window.reboots.is_empty() => Err(WindowRefusal::Held(why)),
         _ => Ok(()),
     }
+}
+
+/// Checks that what the host has to be taken out of service for is possible: the plan could only predict what earlier steps
+/// and an update of apt's lists make of it. A repository that was added, for example, may lack the version of a package.
+pub(super) async fn check_none_blocked(work: &mut HostWork<'_>, window: &HostWindow) -> Result<(), WindowRefusal> {
+    if window.left_open.is_some() {
+        return Ok(());
+    }
+    if !work.results.changed().is_empty() {
+        observe_all_steps(work).await?;
+    }
+    let mut blocked = find_blocked_step(work, PackageListsAge::Unknown);
+    if blocked.is_none() && find_blocked_step(work, PackageListsAge::Current).is_some() {
+        run_own_script(work, update_package_lists(LOCK_TIMEOUT_S), UPDATE_LIMIT).await?;
+        observe_all_steps(work).await?;
+        blocked = find_blocked_step(work, PackageListsAge::Current);
+    }
+    match blocked {
+        Some(step) => {
+            let why = format!("not taken out of service: `{}` is blocked", step.id);
+            Err(WindowRefusal::Blocked { why, step: Box::new(step) })
+        }
+        None => Ok(()),
+    }
+}
+
+/// How long an update of apt's lists waits for another package manager, in seconds.
+const LOCK_TIMEOUT_S: u64 = 300;
+
+/// Maximum time of an update of apt's lists.
+const UPDATE_LIMIT: Duration = Duration::from_secs(900);
+
+async fn observe_all_steps(work: &mut HostWork<'_>) -> Result<(), WindowRefusal> {
+    let shared = work.run.board.shared_values();
+    let probes = work.view.list_step_probes(&shared, |_| true);
+    observe_probes(work, &probes).await
+}
+
+/// Returns a step that is blocked on the last observation, and for which the host would be taken out of service.
+fn find_blocked_step(work: &HostWork<'_>, lists: PackageListsAge) -> Option<BlockedStep> {
+    let shared = work.run.board.shared_values();
+    let case = work.view.context(&shared)?;
+    let awaited = |id: &StepId| {
+        work.plan.steps.iter().any(|step| step.id == *id && step.will_run() && step.stage > StepStage::Before)
+    };
+    let all = plan::list_blocked_steps(&case, work.run.spans, lists).into_iter();
+    all.filter(|step| awaited(&step.id)).find_map(|step| match step.verdict {
+        // What uses the devices of the host ends only when it is taken out of service.
+        StepVerdict::Blocked(BlockClass::Busy) => None,
+        StepVerdict::Blocked(class) => Some(BlockedStep { id: step.id, class, reason: step.reason, hint: step.hint }),
+        _ => None,
+    })
 }
 
 /// Checks that no step failed. A host with a failed step is left unchanged for inspection.

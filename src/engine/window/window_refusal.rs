@@ -2,13 +2,24 @@
 
 use crate::engine::event::{StepFailure, StepResult};
 use crate::engine::host_link::LinkLost;
-use crate::model::{BlockClass, UntrustedText};
+use crate::model::{BlockClass, StepId, UntrustedText};
+
+/// A step that an earlier step was to make possible, and that is blocked after it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BlockedStep {
+    pub id: StepId,
+    pub class: BlockClass,
+    pub reason: UntrustedText,
+    pub hint: Option<String>,
+}
 
 /// Why a window's changes are not made.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WindowRefusal {
     /// Policy: outside the permitted hours.
     Held(String),
+    /// A step that was to change meanwhile is blocked: `step`, and why the host is not taken out of service.
+    Blocked { step: Box<BlockedStep>, why: String },
     /// The budget: the host does not get its turn in this run.
     Never(String),
     /// This run may not reboot the host.
@@ -30,6 +41,7 @@ impl WindowRefusal {
     pub fn describe_reason(&self) -> Option<UntrustedText> {
         match self {
             Self::Held(why)
+            | Self::Blocked { why, .. }
             | Self::Never(why)
             | Self::Refused(why)
             | Self::Unknown(why)
@@ -40,10 +52,13 @@ impl WindowRefusal {
         }
     }
 
-    /// Returns the result of a step. `failed` says that another step already reports the failure.
-    pub fn step_result(&self, failed: bool) -> StepResult {
+    /// Returns the result of step `id`. `failed` says that another step already reports the failure.
+    pub fn step_result(&self, id: &StepId, failed: bool) -> StepResult {
         match self {
-            Self::Held(why) => StepResult::Held { reason: why.as_str().into() },
+            Self::Blocked { step, .. } if step.id == *id => {
+                StepResult::Blocked { class: step.class, reason: step.reason.clone() }
+            }
+            Self::Held(why) | Self::Blocked { why, .. } => StepResult::Held { reason: why.as_str().into() },
             Self::Never(why) | Self::Open(why) => StepResult::Skipped { reason: why.as_str().into() },
             Self::Busy(why) => StepResult::Blocked { class: BlockClass::Busy, reason: why.as_str().into() },
             Self::Refused(why) => StepResult::Blocked { class: BlockClass::Rule, reason: why.as_str().into() },
@@ -59,6 +74,14 @@ impl WindowRefusal {
                 },
             },
             Self::Stopped => StepResult::Cancelled,
+        }
+    }
+
+    /// Returns the hint of the result of step `id`.
+    pub fn step_hint(&self, id: &StepId) -> Option<&str> {
+        match self {
+            Self::Blocked { step, .. } if step.id == *id => step.hint.as_deref(),
+            _ => None,
         }
     }
 }

@@ -103,6 +103,13 @@ pub(in crate::resource) fn open_apt_script(lock_timeout: u64, names: &str) -> Sh
     opened.code(SETTINGS).code(HOLDER).code(WAITING).code(APT)
 }
 
+/// Returns a script that updates apt's lists, and waits up to `lock_timeout` seconds for another package manager.
+pub(crate) fn update_package_lists(lock_timeout: u64) -> ShellFragment {
+    shell::close_action(
+        open_apt_script(lock_timeout, "").code("apt update || fail \"apt's lists could not be updated\"\n"),
+    )
+}
+
 /// Installs `"$@"` (`name` or `name=version`). Reads `$update`, `$downgrade`, `$names`, `$hold`.
 const INSTALL: &str = r#"
 known() {

@@ -97,6 +97,10 @@ fn conclude_findings(
     if may_be_provided(&missing, cx) {
         return differs(format!("{offers}; an earlier step may change that")).mark_predicted();
     }
+    if want.update && cx.predicted.is_some_and(|earlier| earlier.lists_updated) {
+        return Assessment::blocked(BlockClass::Host, format!("{offers}; apt's lists are current"), basis)
+            .hint("declare a version that its repositories offer, or add a `repository` step before this one");
+    }
     if want.update {
         let reason = format!("{offers}; apt's lists are updated first");
         return differs(add_manager_state(want, reason, seen, manager));
