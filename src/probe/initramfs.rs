@@ -32,7 +32,7 @@ fi
 /// inside, its source's digest there); `end`.
 ///
 /// Only requested files that are in the image are unpacked, into a temporary folder that is removed afterwards:
-/// `lsinitramfs` does the same. A name is found with and without `usr/`, and only if its path stays inside the folder.
+/// `lsinitramfs` does the same. A script that is killed leaves its folder, which is removed an hour later. A name is found with and without `usr/`, and only if its path stays inside the folder.
 const SNIPPET: &str = r#"
 need uname; need stat; need sort; need grep; need sed; need sha256sum; need mktemp; need readlink
 forge_digest() { if [ -f "$1" ] && [ ! -L "$1" ]; then s=$(sha256sum <"$1") && s=${s%% *}; else s=none; fi; }
@@ -106,6 +106,11 @@ for a; do
 if [ "$q" -gt 0 ]; then q=$((q - 1)); forge_inside "$a" || return 2; else forge_module "$a" || return 2; fi
 done
 }
+forge_leftovers() {
+for o in "${TMPDIR:-/var/tmp}"/forge-initramfs.*; do
+if [ -d "$o" ] && [ -O "$o" ] && [ ! -L "$o" ]; then find "$o" -maxdepth 0 -mmin +60 -exec rm -rf -- {} + 2>/dev/null || :; fi
+done
+}
 forge_initramfs() {
 all=$1 n=$2
 shift 2
@@ -121,6 +126,7 @@ q=$((q - 1))
 forge_digest "$a" || exit 2
 printf 'file\0%s\0%s\0' "$a" "$s"
 done
+forge_leftovers
 [ "$m" = unknown ] || for v in $(forge_kernels); do
 i=$p$v$e
 printf 'image\0%s\0%s\0' "$v" "$i"
