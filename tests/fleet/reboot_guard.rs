@@ -118,3 +118,28 @@ fn killed_run_does_not_take_back_a_good_boot() {
     assert_eq!(node.must("find /etc/systemd -name 'forge-boot-guard*'"), "", "{applied}");
     node.must("test -e /etc/systemd/system/hang.service && test -e /run/early.conf");
 }
+
+/// The session that confirms the boot ends halfway: the host is still in the boot that it came back with, and is asked
+/// again.
+#[test]
+fn session_that_ends_during_the_confirmation_is_opened_again() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    add_early_service(node);
+    let cut = r#"#!/bin/sh
+case " $* " in
+  *" stop forge-boot-guard.timer "*) [ -e /srv/cut ] || { : >/srv/cut && pkill -KILL -f '[s]shd(-session)?: root'; } ;;
+esac
+exec /usr/bin/systemctl "$@"
+"#;
+    node.write("/usr/local/sbin/systemctl", cut);
+    node.must("chmod 755 /usr/local/sbin/systemctl");
+    let harmless = HANG.replace("ExecStart=/bin/sleep infinity", "ExecStart=/bin/true");
+    let inventory = INVENTORY.replace("reboot_timeout: 5m", "reboot_timeout: 2m");
+    let project = Project::new(&nodes).recipe("early", &harmless).inventory(&inventory);
+    let applied = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert_eq!(applied.code, 0, "{applied}");
+    node.must("test -e /srv/cut && test -e /run/early.conf");
+    let left = "ls -A /var/lib/forge/guard; find /etc/systemd -name 'forge-boot-guard*'";
+    assert_eq!(node.must(left), "", "{applied}");
+}
