@@ -2,6 +2,7 @@
 
 mod unit_text;
 
+pub(in crate::resource) use self::unit_text::UNITS_FOLDER;
 use self::unit_text::{check_sections, list_installs};
 use crate::diag::{Diag, DiagCode};
 use crate::model::{BlockClass, StepVerdict, UndoEffect, Value};
@@ -76,9 +77,6 @@ const DROP_IN: &[FieldSpec] = &[
 /// Every user can read units with `systemctl cat` and `systemctl show`, whatever the mode of the file.
 pub(in crate::resource) const SECRET_HINT: &str =
     "write it with a `file` step of mode 0600, and name that file in `EnvironmentFile=` or `LoadCredential=`";
-
-/// Directory of the administrator's units.
-pub(in crate::resource) const UNITS_FOLDER: &str = "/etc/systemd/system";
 
 /// Folders whose units systemd reads only if `UNITS_FOLDER` has none of that name (systemd.unit(5)).
 const LATER_FOLDERS: [&str; 5] =

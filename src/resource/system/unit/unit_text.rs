@@ -1,8 +1,10 @@
 //! The text of a unit, as far as forge reads it: its sections, and the links of its `[Install]` section.
 
-use super::UNITS_FOLDER;
 use crate::diag::Diag;
 use crate::resource::shared::support::bad_value;
+
+/// Directory of the administrator's units.
+pub(in crate::resource) const UNITS_FOLDER: &str = "/etc/systemd/system";
 
 /// Rejects lines that systemd ignores: those before the first section, and sections that a unit of this type does not have.
 pub(super) fn check_sections(unit: &str, content: &str) -> Result<(), Diag> {
