@@ -265,8 +265,8 @@ async fn records_of_other_inventories_are_not_moved() {
     assert!(server.asked().iter().all(|asked| asked.method == "GET"));
 }
 
-/// The token controller of an API before 1.24 adds a Secret to a new ServiceAccount: between the read and the dry run, that
-/// is no difference which an apply would make.
+/// The token controller of an API before 1.24 adds a Secret to a new ServiceAccount. If that happens between the read and
+/// the dry run, an apply would not make the difference.
 #[tokio::test]
 async fn object_that_changes_before_its_dry_run_is_read_again() {
     let account = |version: &str, secrets: Value| {

@@ -35,12 +35,12 @@ pub struct StepAssessment {
     pub foresight: ChangeCertainty,
 }
 
-/// Whether apt's lists on a host name every version that its repositories offer.
+/// Whether apt's lists on a host are older than its repositories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PackageListsAge {
-    /// They were updated a moment ago.
-    Current,
-    /// They may be older than the repositories.
+    /// `apt-get update` has just run.
+    Updated,
+    /// They may be.
     Unknown,
 }
 

@@ -59,6 +59,13 @@ impl HostExports {
         }
     }
 
+    /// Returns whether readers wait for a value that a step instance exports on a host.
+    fn lacks_value(&self, turn: &StepInstance<'_>, host: &HostName) -> bool {
+        let slot = |export: &StepExport| self.0.get(&(turn.expanded.id.recipe.to_string(), export.name.clone()));
+        let mut slots = turn.step.exports.values().filter_map(slot);
+        slots.any(|slot| slot.by_host.get(host) == Some(&HostExport::Pending))
+    }
+
     /// Drops what a step instance would export, as it does not apply to a host.
     fn drop_instance(&mut self, turn: &StepInstance<'_>, host: &HostName) {
         for export in turn.step.exports.values().filter(|export| export.value.is_none()) {
@@ -170,7 +177,7 @@ pub fn read_exported_values(
             read_step_exports(&case, turn, secrets, &mut published);
             if matches!(turn.expanded.state, ExpansionState::NotApplicable(_)) {
                 published.drop_instance(turn, &seen.host);
-            } else if !may_export(&case, turn, &turns) {
+            } else if published.lacks_value(turn, &seen.host) && !may_export(&case, turn, &turns) {
                 published.abandon_step(&turn.expanded.id.recipe, turn.step, &seen.host);
             }
         }
@@ -234,10 +241,14 @@ fn may_export(case: &HostContext<'_>, turn: &StepInstance<'_>, turns: &[StepInst
     if case.seen.hold.is_some() || assess_rules(case, turn.instance).is_some() {
         return false;
     }
-    // An unchanged step is read again in its turn: another step may have made what its `read` needs.
+    // A step that matches is read again in its turn if a step that it builds on has changed.
+    let builds_on = |other: &&StepInstance<'_>| {
+        let is_needed = || case.graph.incoming_edges(turn.index).any(|edge| edge.from == other.index);
+        other.expanded.id.recipe == turn.expanded.id.recipe || is_needed()
+    };
+    let mut before = turns.iter().take_while(|other| other.index != turn.index).filter(builds_on);
     let is_read = turn.step.exports.values().any(|export| export.read.is_some());
-    may_change(case, turn, turns)
-        || is_read && turns.iter().filter(|other| other.index != turn.index).any(|other| may_change(case, other, turns))
+    may_change(case, turn, turns) || is_read && before.any(|other| may_change(case, other, turns))
 }
 
 fn may_change(case: &HostContext<'_>, turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> bool {

@@ -164,15 +164,16 @@ fn plan_host(
     plan
 }
 
-/// Returns the steps of a host that its last observation shows as blocked, as a plan of it would. Other hosts are assumed
-/// to succeed.
+/// Returns the steps of a host that are blocked on its last observation and wait for no other step, as a plan would show
+/// them. All hosts of the run are assumed to answer and to succeed.
 pub fn list_blocked_steps(case: &HostContext<'_>, spans: CrossHostEdges<'_>, lists: PackageListsAge) -> Vec<StepPlan> {
-    let outside = CrossHostView::new_optimistic(spans, BTreeSet::from([case.host.name.clone()]));
+    let outside = CrossHostView::new_optimistic(spans, spans.members.clone());
     let scope = WindowScope::from_policy(case.ground.policy, case.seen);
     let turns = case.expand_local_steps();
     let planner = StepPlanner::new(case, &turns, &outside, None, &scope).assume_package_lists(lists);
     let steps = planner.plan_steps(&mut CrossHostStatus::default());
-    steps.into_iter().filter(|step| matches!(step.verdict, StepVerdict::Blocked(_))).collect()
+    let blocked = |step: &StepPlan| matches!(step.verdict, StepVerdict::Blocked(_)) && step.waits_for.is_none();
+    steps.into_iter().filter(blocked).collect()
 }
 
 fn warn_ongoing_work(work: &OngoingWork) -> HostWarning {

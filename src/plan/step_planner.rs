@@ -88,7 +88,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
 
     /// Sets what is known of the age of apt's lists.
     pub fn assume_package_lists(mut self, lists: PackageListsAge) -> Self {
-        self.ahead.predicted.lists_updated = lists == PackageListsAge::Current;
+        self.ahead.predicted.lists_updated = lists == PackageListsAge::Updated;
         self
     }
 

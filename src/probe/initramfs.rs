@@ -32,7 +32,8 @@ fi
 /// inside, its source's digest there); `end`.
 ///
 /// Only requested files that are in the image are unpacked, into a temporary folder that is removed afterwards:
-/// `lsinitramfs` does the same. A script that is killed leaves its folder, which is removed an hour later. A name is found with and without `usr/`, and only if its path stays inside the folder.
+/// `lsinitramfs` does the same. Folders that killed scripts left are removed once they are an hour old. A name is found
+/// with and without `usr/`, and only if its path stays inside the folder.
 const SNIPPET: &str = r#"
 need uname; need stat; need sort; need grep; need sed; need sha256sum; need mktemp; need readlink
 forge_digest() { if [ -f "$1" ] && [ ! -L "$1" ]; then s=$(sha256sum <"$1") && s=${s%% *}; else s=none; fi; }

@@ -49,7 +49,7 @@ pub struct EarlierStepEffects {
     /// The name of an earlier step with changes that this one may depend on, if any. A command's check, for example,
     /// may then have another result.
     pub after: Option<String>,
-    /// Whether apt's lists were updated a moment ago: a version that they lack is not offered.
+    /// Whether `apt-get update` has just run: it does not bring a version that its lists lack.
     pub lists_updated: bool,
     /// Recipes, on any host, with a step that will change and exports values.
     pub exporters: BTreeSet<String>,

@@ -104,6 +104,25 @@ fn unit_files_that_systemd_has_not_read_are_loaded_and_the_service_restarts() {
     }
 }
 
+/// A drop-in of someone else makes a reload necessary. The timer itself is the declared one, and keeps running.
+#[test]
+fn timer_with_an_unread_drop_in_is_reloaded() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let project = project(&nodes, "- { name: t, timer: { name: job, command: /bin/true, calendar: daily } }");
+    let applied = apply(&project);
+    assert_eq!(applied.code, 0, "{applied}");
+    node.must("mkdir /etc/systemd/system/job.timer.d && systemctl daemon-reload");
+    node.write("/etc/systemd/system/job.timer.d/x.conf", "[Timer]\nAccuracySec=1h\n");
+    assert_eq!(node.must("systemctl show -P NeedDaemonReload job.timer"), "yes");
+    let start = node.must("systemctl show -P ActiveEnterTimestampMonotonic job.timer");
+    let applied = apply(&project);
+    assert!(applied.code == 0 && applied.stdout.contains("1 changed"), "{applied}");
+    assert_eq!(node.must("systemctl show -P NeedDaemonReload -P AccuracyUSec job.timer"), "1h\nno");
+    assert_eq!(node.must("systemctl show -P ActiveEnterTimestampMonotonic job.timer"), start);
+    assert_eq!(project.forge(["drift", "inventory.yaml"]).code, 0);
+}
+
 /// cron ignores the whole file, and systemd does not start the command.
 #[test]
 fn jobs_of_a_missing_account_are_blocked() {

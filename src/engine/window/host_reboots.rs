@@ -174,12 +174,7 @@ async fn trigger_reboot(work: &mut HostWork<'_>, steps: &[StepId]) -> Result<Str
 /// Waits for another boot id over a new session and then for systemd, and takes the lock again.
 async fn await_boot(work: &mut HostWork<'_>, from: &str, began: Instant) -> Result<String, TransportError> {
     let limit = Duration::from_secs(work.run.project.rollout.reboot_timeout_s);
-    let mut last = format!("boot id is still {from}");
     loop {
-        if began.elapsed() >= limit {
-            let limit = format_time_limit(limit.as_secs());
-            return Err(host_side_error(format!("did not come back within {limit} after its reboot: {last}")));
-        }
         tokio::time::sleep(work.link.reconnect_interval()).await;
         match try_reconnect(work, from).await {
             Ok((session, to)) => {
@@ -189,7 +184,11 @@ async fn await_boot(work: &mut HostWork<'_>, from: &str, began: Instant) -> Resu
                 retake_lock(work).await?;
                 return Ok(to);
             }
-            Err(why) => last = why,
+            Err(why) if began.elapsed() >= limit => {
+                let limit = format_time_limit(limit.as_secs());
+                return Err(host_side_error(format!("did not come back within {limit} after its reboot: {why}")));
+            }
+            Err(_) => {}
         }
     }
 }

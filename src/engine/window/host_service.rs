@@ -4,6 +4,7 @@ use super::device_holders::DeviceHolderCheck;
 use super::kubernetes_drain::KubernetesDrain;
 use super::own_script::{STOP_UNITS_LIMIT, run_own_script};
 use super::slurm_drain::SlurmDrain;
+use super::window_checks::check_packages_offered;
 use super::window_node::NodeDrainRun;
 use super::window_purpose::WindowPurpose;
 use super::window_refusal::WindowRefusal;
@@ -58,7 +59,10 @@ impl<'r> HostService<'r> {
     /// The host stays in service.
     pub async fn take_out(&mut self, work: &mut HostWork<'_>, window: &HostWindow) -> Result<(), WindowRefusal> {
         await_window_turn(work.run, work.host()).await?;
-        let opened = self.drain_and_stop(work, window).await;
+        let opened = match check_packages_offered(work, window).await {
+            Ok(()) => self.drain_and_stop(work, window).await,
+            Err(refused) => Err(refused),
+        };
         if opened.is_err() && !self.open {
             work.run.board.leave_window(work.host());
         }

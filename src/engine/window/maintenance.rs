@@ -3,9 +3,7 @@
 use super::host_reboots::HostReboots;
 use super::host_service::HostService;
 use super::refused_steps::{refuse_group, report_awaiting_steps};
-use super::window_checks::{
-    check_all_decided, check_no_failed_step, check_no_other_window, check_none_blocked, check_not_controller,
-};
+use super::window_checks::{check_all_decided, check_no_failed_step, check_no_other_window, check_not_controller};
 use super::window_failure::find_window_failure;
 use super::window_refusal::WindowRefusal;
 use crate::engine::cancel::StopLevel;
@@ -72,7 +70,6 @@ impl<'r> MaintenanceWindow<'r> {
         check_no_failed_step(work, "taken out of service")?;
         check_no_other_window(work)?;
         check_all_decided(work, window)?;
-        check_none_blocked(work, window).await?;
         if window.has_certain_reboot() {
             check_not_controller(work).await?;
         }

@@ -6,10 +6,10 @@ use super::window_scripts;
 use crate::engine::event::StepResult;
 use crate::engine::host_work::HostWork;
 use crate::engine::report::StepReport;
-use crate::model::{BlockClass, StepId, StepScope, StepVerdict};
+use crate::model::{StepId, StepScope, StepVerdict};
 use crate::plan::{self, HostWindow, PackageListsAge, StepStage};
 use crate::probe::{Probe, ProbeReading};
-use crate::resource::update_package_lists;
+use crate::resource::{PackageListing, kind_traits, update_package_lists};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -26,20 +26,25 @@ pub(super) fn check_all_decided(work: &HostWork<'_>, window: &HostWindow) -> Res
     }
 }
 
-/// Checks that what the host has to be taken out of service for is possible: the plan could only predict what earlier steps
-/// and an update of apt's lists make of it. A repository that was added, for example, may lack the version of a package.
-pub(super) async fn check_none_blocked(work: &mut HostWork<'_>, window: &HostWindow) -> Result<(), WindowRefusal> {
+/// Checks that no package of the window lacks the version to install. The plan could only predict that where a step before
+/// the window adds a repository, or where apt's lists are old.
+pub(super) async fn check_packages_offered(work: &mut HostWork<'_>, window: &HostWindow) -> Result<(), WindowRefusal> {
     if window.left_open.is_some() {
         return Ok(());
     }
     if !work.results.changed().is_empty() {
         observe_all_steps(work).await?;
     }
-    let mut blocked = find_blocked_step(work, PackageListsAge::Unknown);
-    if blocked.is_none() && find_blocked_step(work, PackageListsAge::Current).is_some() {
-        run_own_script(work, update_package_lists(LOCK_TIMEOUT_S), UPDATE_LIMIT).await?;
+    let mut blocked = find_blocked_package(work, PackageListsAge::Unknown);
+    if blocked.is_none() && find_blocked_package(work, PackageListsAge::Updated).is_some() {
+        match run_own_script(work, update_package_lists(LOCK_TIMEOUT_S), UPDATE_LIMIT).await {
+            Err(WindowRefusal::Failed(why)) => {
+                return Err(WindowRefusal::Failed(format!("not taken out of service: {why}")));
+            }
+            updated => drop(updated?),
+        }
         observe_all_steps(work).await?;
-        blocked = find_blocked_step(work, PackageListsAge::Current);
+        blocked = find_blocked_package(work, PackageListsAge::Updated);
     }
     match blocked {
         Some(step) => {
@@ -51,10 +56,10 @@ pub(super) async fn check_none_blocked(work: &mut HostWork<'_>, window: &HostWin
 }
 
 /// How long an update of apt's lists waits for another package manager, in seconds.
-const LOCK_TIMEOUT_S: u64 = 300;
+const LOCK_TIMEOUT_S: u64 = 600;
 
 /// Maximum time of an update of apt's lists.
-const UPDATE_LIMIT: Duration = Duration::from_secs(900);
+const UPDATE_LIMIT: Duration = Duration::from_secs(1200);
 
 async fn observe_all_steps(work: &mut HostWork<'_>) -> Result<(), WindowRefusal> {
     let shared = work.run.board.shared_values();
@@ -62,17 +67,20 @@ async fn observe_all_steps(work: &mut HostWork<'_>) -> Result<(), WindowRefusal>
     observe_probes(work, &probes).await
 }
 
-/// Returns a step that is blocked on the last observation, and for which the host would be taken out of service.
-fn find_blocked_step(work: &HostWork<'_>, lists: PackageListsAge) -> Option<BlockedStep> {
+/// Returns a package step of the window that is blocked on the last observation. Steps of other kinds may be blocked only
+/// until a reboot, and steps after a reboot only until that.
+fn find_blocked_package(work: &HostWork<'_>, lists: PackageListsAge) -> Option<BlockedStep> {
     let shared = work.run.board.shared_values();
     let case = work.view.context(&shared)?;
-    let awaited = |id: &StepId| {
-        work.plan.steps.iter().any(|step| step.id == *id && step.will_run() && step.stage > StepStage::Before)
+    let is_next = |id: &StepId| {
+        let mut planned = work.plan.steps.iter().filter(|step| step.id == *id && step.scope != StepScope::One);
+        planned.any(|step| {
+            let installs = kind_traits(&step.kind).packages == PackageListing::Listed;
+            installs && step.will_run() && step.stage == StepStage::Inside(0)
+        })
     };
     let all = plan::list_blocked_steps(&case, work.run.spans, lists).into_iter();
-    all.filter(|step| awaited(&step.id)).find_map(|step| match step.verdict {
-        // What uses the devices of the host ends only when it is taken out of service.
-        StepVerdict::Blocked(BlockClass::Busy) => None,
+    all.filter(|step| is_next(&step.id)).find_map(|step| match step.verdict {
         StepVerdict::Blocked(class) => Some(BlockedStep { id: step.id, class, reason: step.reason, hint: step.hint }),
         _ => None,
     })

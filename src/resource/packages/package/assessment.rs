@@ -98,7 +98,7 @@ fn conclude_findings(
         return differs(format!("{offers}; an earlier step may change that")).mark_predicted();
     }
     if want.update && cx.predicted.is_some_and(|earlier| earlier.lists_updated) {
-        return Assessment::blocked(BlockClass::Host, format!("{offers}; apt's lists are current"), basis)
+        return Assessment::blocked(BlockClass::Host, format!("{offers}, also after `apt-get update`"), basis)
             .hint("declare a version that its repositories offer, or add a `repository` step before this one");
     }
     if want.update {

@@ -134,7 +134,8 @@ impl TimerResource {
         cx: &AssessmentContext<'_>,
     ) -> Assessment<ServiceDiff> {
         let coming = timer.verdict == StepVerdict::Change && !self.absent;
-        let inputs = self.timer_unit_inputs(coming && matches!(timer.diff, Some(UnitDiff::File { .. })));
+        let is_new = matches!(timer.diff, Some(UnitDiff::File { .. } | UnitDiff::Reload { outside: true }));
+        let inputs = self.timer_unit_inputs(coming && is_new);
         let cx = AssessmentContext { inputs: &inputs, ..cx.clone() };
         let judgement = match coming {
             // It depends only on changes of this step, which are known.

@@ -30,8 +30,8 @@ With `content` the step declares the whole unit in `/etc/systemd/system/NAME`; w
 unit in `/etc/systemd/system/NAME.d/DROPIN.conf`.
 
 **Compared** are the file, as with kind `file` (root, 0644), `NeedDaemonReload` of the unit, and the files that systemd
-has read it from: a file that matches but is not loaded is a change. An unchanged step reports `content, owner and mode
-match, and systemd has loaded it`.
+has read it from: a file that matches but is not loaded is a change. An unchanged step reports
+`content, owner and mode match, and systemd has loaded it`.
 
 **Other drop-ins** in `/etc` and `/run` can override what the step declares. They are not compared, because other steps
 and tools may declare them; the reason names them: `drop-in /etc/systemd/system/app.service.d/zz.conf changes the unit`.
@@ -42,8 +42,10 @@ Remove one with an `absent` or `unit` step.
 **A change** checks the unit with `systemd-analyze verify` if it is installed, replaces the file atomically as `file`
 does, and reloads the manager. The check fails for an error, and for a line that systemd ignores (an unknown key, a value
 that it cannot read); other warnings do not count. The programs that the unit starts must exist; a drop-in is checked
-together with its unit. It restarts nothing: list this step in the `restart_on` of a `service`. If the file matches and only the reload is needed,
-the change also sets the file's ctime, so that a service which started without it restarts. A mask (a link to
+together with its unit. It restarts nothing: list this step in
+the `restart_on` of a `service`. If systemd has read the unit without this file, the change also sets the file's ctime, so
+that a service which started without it restarts; if something else has reloaded the manager before, that is not known.
+A mask (a link to
 `/dev/null`) at the path is replaced, and the plan says so. The links of targets and aliases that the new `[Install]`
 section does not name any longer are removed.
 
@@ -78,9 +80,20 @@ const DROP_IN: &[FieldSpec] = &[
 pub(in crate::resource) const SECRET_HINT: &str =
     "write it with a `file` step of mode 0600, and name that file in `EnvironmentFile=` or `LoadCredential=`";
 
-/// Folders whose units systemd reads only if `UNITS_FOLDER` has none of that name (systemd.unit(5)).
-const LATER_FOLDERS: [&str; 5] =
-    ["/run/systemd/system/", "/run/systemd/generator", "/usr/local/lib/systemd/", "/usr/lib/systemd/", "/lib/systemd/"];
+/// Folders that `UNITS_FOLDER` precedes (systemd.unit(5), "Unit File Load Path").
+const LATER_FOLDERS: [&str; 6] = [
+    "/run/systemd/system/",
+    "/run/systemd/generator/",
+    "/run/systemd/generator.late/",
+    "/usr/local/lib/systemd/",
+    "/usr/lib/systemd/",
+    "/lib/systemd/",
+];
+
+/// Reports whether systemd reads a file of a unit only if `UNITS_FOLDER` has none of that name.
+fn is_later(path: &str) -> bool {
+    LATER_FOLDERS.iter().any(|folder| path.starts_with(folder))
+}
 
 /// Returns the names of a file and of its folder.
 fn last_names(path: &str) -> (&str, &str) {
@@ -192,7 +205,8 @@ impl UnitResource {
             return Ok(file);
         }
         let unit = unit_state(seen, &self.probe())?;
-        let unread = unit.need_daemon_reload || !self.is_read_from_file(unit);
+        let outside = !self.is_read_from_file(unit);
+        let unread = unit.need_daemon_reload || outside;
         let mut basis = file.basis.clone();
         if file.verdict == StepVerdict::Ok && !self.absent && matches!(unit.load.as_str(), "bad-setting" | "error") {
             basis["load"] = json!(unit.load);
@@ -207,7 +221,7 @@ impl UnitResource {
                 Assessment::ok(format!("{reason}{}", self.describe_other_drop_ins(unit)), basis)
             }
             (StepVerdict::Ok, true) => {
-                Assessment::differs("systemd has not loaded it", UnitDiff::Reload, file.disruption, basis)
+                Assessment::differs("systemd has not loaded it", UnitDiff::Reload { outside }, file.disruption, basis)
             }
             _ => Assessment { basis, ..file },
         })
@@ -223,10 +237,10 @@ impl UnitResource {
         match self.drop_in {
             // A folder that is a link has another path there.
             true => {
-                let own = last_names(&self.target.path);
-                unit.drop_ins.iter().any(|path| last_names(path) == own)
+                let is_own = |path: &str| last_names(path) == last_names(&self.target.path) && !is_later(path);
+                unit.drop_ins.iter().any(|path| is_own(path))
             }
-            false => !LATER_FOLDERS.iter().any(|folder| unit.fragment.starts_with(folder)),
+            false => !unit.fragment.is_empty() && !is_later(&unit.fragment),
         }
     }
 
@@ -405,8 +419,11 @@ pub(in crate::resource) enum UnitDiff {
         /// Paths of links that the new file does not ask for any longer.
         links: Vec<String>,
     },
-    /// The file matches, but systemd has loaded an earlier one.
-    Reload,
+    /// The file matches, but systemd has not read it since it changed.
+    Reload {
+        /// Whether systemd has read the unit without this file.
+        outside: bool,
+    },
 }
 
 impl ResourceDiff for UnitDiff {
@@ -416,7 +433,7 @@ impl ResourceDiff for UnitDiff {
                 let removed = links.iter().map(|link| AttributeChange::new("link", Some(link), None));
                 file.render_changes().into_iter().chain(removed).collect()
             }
-            Self::Reload => vec![AttributeChange::new("daemon-reload", Some("needed"), Some("done"))],
+            Self::Reload { .. } => vec![AttributeChange::new("daemon-reload", Some("needed"), Some("done"))],
         }
     }
 }
@@ -436,9 +453,11 @@ impl TypedResource for UnitResource {
 
     fn act(&self, diff: &UnitDiff, cx: &AssessmentContext<'_>) -> Action {
         let files = match diff {
-            UnitDiff::Reload if self.absent => ShellFragment::new().code(":\n"),
-            // Its time tells that a process which started before the reload has other settings.
-            UnitDiff::Reload => ShellFragment::new().code("chmod 0644 --").word(&self.target.path).code("\n"),
+            // A process that started before the reload has other settings. Only the time of the file can tell.
+            UnitDiff::Reload { outside: true } => {
+                ShellFragment::new().code("chmod 0644 --").word(&self.target.path).code("\n")
+            }
+            UnitDiff::Reload { outside: false } => ShellFragment::new().code(":\n"),
             UnitDiff::File { file: FileDiff::Remove { .. }, .. } => {
                 let removed = shell::remove_file(&self.target.path, cx.run, self.backup);
                 match self.drop_in {
@@ -474,7 +493,7 @@ impl TypedResource for UnitResource {
                 }
                 effect
             }
-            UnitDiff::Reload => UndoEffect::default(),
+            UnitDiff::Reload { .. } => UndoEffect::default(),
         }
     }
 }
