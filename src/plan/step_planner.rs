@@ -86,7 +86,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         }
     }
 
-    /// Sets what is known of the age of apt's lists.
+    /// Sets whether apt's lists may be old.
     pub fn assume_package_lists(mut self, lists: PackageListsAge) -> Self {
         self.ahead.predicted.lists_updated = lists == PackageListsAge::Updated;
         self

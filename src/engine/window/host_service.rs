@@ -59,10 +59,7 @@ impl<'r> HostService<'r> {
     /// The host stays in service.
     pub async fn take_out(&mut self, work: &mut HostWork<'_>, window: &HostWindow) -> Result<(), WindowRefusal> {
         await_window_turn(work.run, work.host()).await?;
-        let opened = match check_packages_offered(work, window).await {
-            Ok(()) => self.drain_and_stop(work, window).await,
-            Err(refused) => Err(refused),
-        };
+        let opened = self.drain_and_stop(work, window).await;
         if opened.is_err() && !self.open {
             work.run.board.leave_window(work.host());
         }
@@ -70,6 +67,7 @@ impl<'r> HostService<'r> {
     }
 
     async fn drain_and_stop(&mut self, work: &mut HostWork<'_>, window: &HostWindow) -> Result<(), WindowRefusal> {
+        check_packages_offered(work, window).await?;
         // Holders of devices are reported before the node is drained, unless forge waits for them. Pods leave when the
         // node is drained.
         if work.run.project.rollout.busy_wait_s.is_none() || !window.slurm {

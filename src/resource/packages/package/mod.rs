@@ -63,7 +63,8 @@ unless its metadata has the declared packages in their version.
 
 **Missing from apt's lists:** with `update: if-missing` forge updates the lists first, and the plan says so; with
 `update: never` the step is blocked unless an earlier step (a repository) may provide the package. If the change takes the
-host out of service, the lists are updated before that, and a version that they still lack blocks the step.
+host out of service, and follows no reboot, the lists are updated before that, and a version that they still lack blocks
+the step.
 
 **Removal** removes exactly the named packages, also those that dpkg cannot configure. If apt would remove others too,
 the step fails and lists them.

@@ -42,12 +42,11 @@ Remove one with an `absent` or `unit` step.
 **A change** checks the unit with `systemd-analyze verify` if it is installed, replaces the file atomically as `file`
 does, and reloads the manager. The check fails for an error, and for a line that systemd ignores (an unknown key, a value
 that it cannot read); other warnings do not count. The programs that the unit starts must exist; a drop-in is checked
-together with its unit. It restarts nothing: list this step in
-the `restart_on` of a `service`. If systemd has read the unit without this file, the change also sets the file's ctime, so
-that a service which started without it restarts; if something else has reloaded the manager before, that is not known.
-A mask (a link to
-`/dev/null`) at the path is replaced, and the plan says so. The links of targets and aliases that the new `[Install]`
-section does not name any longer are removed.
+together with its unit. It restarts nothing: list this step in the `restart_on` of a `service`. If systemd has read the
+unit without this file, the change also sets the ctime of the file, and a service that started without it restarts; forge
+cannot tell this if something else reloaded the manager before. A mask (a link to `/dev/null`) at the path is replaced,
+and the plan says so. The links of targets and aliases that the new `[Install]` section does not name any longer are
+removed.
 
 **Secrets** are rejected, because every account can read units with `systemctl cat` and `systemctl show`. Write them
 with a `file` step of mode 0600, and name that file in `EnvironmentFile=` or `LoadCredential=`.
@@ -221,7 +220,12 @@ impl UnitResource {
                 Assessment::ok(format!("{reason}{}", self.describe_other_drop_ins(unit)), basis)
             }
             (StepVerdict::Ok, true) => {
-                Assessment::differs("systemd has not loaded it", UnitDiff::Reload { outside }, file.disruption, basis)
+                // Without `outside`, another file of the unit may be the one that changed.
+                let reason = match outside {
+                    true => "systemd has not loaded it",
+                    false => "files of the unit changed since systemd read them",
+                };
+                Assessment::differs(reason, UnitDiff::Reload { outside }, file.disruption, basis)
             }
             _ => Assessment { basis, ..file },
         })
@@ -419,7 +423,7 @@ pub(in crate::resource) enum UnitDiff {
         /// Paths of links that the new file does not ask for any longer.
         links: Vec<String>,
     },
-    /// The file matches, but systemd has not read it since it changed.
+    /// The file matches, but files of the unit changed since systemd read them.
     Reload {
         /// Whether systemd has read the unit without this file.
         outside: bool,
