@@ -329,8 +329,11 @@ pub enum Event {
     BudgetSpent {
         /// Number of hosts that failed, at least 1.
         failed: usize,
-        /// Number of failed hosts that the rollout allows; 0 if a canary failed.
+        /// Number of failed hosts that the rollout allows; 0 if a canary did not succeed.
         allowed: usize,
+        /// The canary that did not succeed, if that is why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        canary: Option<HostName>,
     },
 }
 

@@ -216,12 +216,35 @@ impl<'r> HostRun<'r> {
             let next: Vec<&HostStepGroup> = next.collect();
             self.run_group(&group, &next).await;
             self.work.results.note_finished();
+            self.publish_trouble();
             self.work.run.in_flight.remove_host(self.work.host());
             if !list.iter().any(|later| later.recipe == group.recipe) {
                 RecipeVerification::new(&mut self.work).publish_result(&group.recipe).await;
             }
         }
         self.window.advance_to_stage(&mut self.work, StepStage::After).await;
+    }
+
+    /// Publishes that a step did not succeed, before the host waits for others: as a canary it holds them back from then
+    /// on, and it counts as failed. A host that the run does not change counts only as a canary.
+    fn publish_trouble(&self) {
+        let (run, host) = (self.work.run, self.work.host());
+        if host.is_cluster() || !(self.work.plan.has_changes() || run.canaries.contains(host)) {
+            return;
+        }
+        let results = || self.work.results.reports().iter().map(|report| &report.result);
+        let is_bad = |result: &StepResult| {
+            matches!(
+                result,
+                StepResult::Failed { .. }
+                    | StepResult::Blocked { .. }
+                    | StepResult::Unknown { .. }
+                    | StepResult::Stale { .. }
+            )
+        };
+        if results().any(is_bad) {
+            run.board.note_trouble(host, results().any(|result| matches!(result, StepResult::Failed { .. })));
+        }
     }
 
     /// Runs a group once everything it waits for is decided.

@@ -45,7 +45,7 @@ pub(super) async fn await_host_start<'r>(
 /// Returns why no further host may start. The hosts of other workers count too.
 pub(super) fn check_failure_budget(run: &ApplyContext<'_>) -> Option<String> {
     let (failed, canary) = run.board.read_data(|standing| {
-        (standing.count_failed(), run.canaries.iter().find(|canary| standing.has_finished_badly(canary)).cloned())
+        (standing.count_failed(), run.canaries.iter().find(|canary| standing.is_unsound(canary)).cloned())
     });
     let worker = run.options.worker.as_deref();
     if let Some(order) = worker.and_then(|worker| worker.start.refusal()) {
@@ -55,7 +55,7 @@ pub(super) fn check_failure_budget(run: &ApplyContext<'_>) -> Option<String> {
     let elsewhere = worker.map_or(0, |worker| worker.failed);
     let refusal = run.rollout.refuse_start(failed + elsewhere, canary.as_ref())?;
     if !run.spent.swap(true, Ordering::Relaxed) {
-        run.emit_event(Event::BudgetSpent { failed: refusal.failed, allowed: refusal.allowed });
+        run.emit_event(Event::BudgetSpent { failed: refusal.failed, allowed: refusal.allowed, canary: refusal.canary });
     }
     Some(refusal.reason)
 }

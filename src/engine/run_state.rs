@@ -38,7 +38,7 @@ pub struct RunStateData {
     /// Hosts that wait, with the hosts they wait for.
     waiting: BTreeMap<HostName, BTreeSet<HostName>>,
     failed: BTreeSet<HostName>,
-    /// Hosts that did not succeed, whether they failed or not.
+    /// Hosts that did not succeed or are not going to, whether they failed or not.
     unsound: BTreeSet<HostName>,
     /// Hosts whose window did not open because of the hours.
     held: BTreeSet<HostName>,
@@ -189,6 +189,17 @@ impl SharedRunState {
         });
     }
 
+    /// Records that a step of a host that is not done yet did not succeed; `failed` tells whether it failed. The host may
+    /// wait for others next: whoever starts because of that has to know.
+    pub fn note_trouble(&self, host: &HostName, failed: bool) {
+        self.update_data(|standing| {
+            standing.unsound.insert(host.clone());
+            if failed {
+                standing.failed.insert(host.clone());
+            }
+        });
+    }
+
     /// Records that the window of a host did not open because of the hours.
     pub fn hold_window(&self, host: &HostName) {
         self.update_data(|standing| standing.held.insert(host.clone()));
@@ -311,8 +322,8 @@ impl RunStateData {
         self.held.contains(host)
     }
 
-    /// Returns whether a host is done and did not succeed.
-    pub fn has_finished_badly(&self, host: &HostName) -> bool {
+    /// Returns whether a host did not succeed, or is not going to.
+    pub fn is_unsound(&self, host: &HostName) -> bool {
         self.unsound.contains(host)
     }
 }
@@ -393,7 +404,7 @@ mod tests {
         board.mark_lost(&hosts[2], true);
         assert_eq!(board.read_data(RunStateData::count_failed), 2, "lost after it");
         assert_eq!(
-            board.read_data(|s| hosts.iter().map(|h| s.has_finished_badly(h)).collect::<Vec<_>>()),
+            board.read_data(|s| hosts.iter().map(|h| s.is_unsound(h)).collect::<Vec<_>>()),
             [true, true, true, false]
         );
     }

@@ -76,7 +76,7 @@ fn workers_report_what_one_process_reports() {
     };
     everywhere("a", "touch /etc/broken");
     let failed = both(&[]);
-    assert!(failed.starts_with("exit 8\n") && failed.contains("not started: canary `a` failed"), "{failed}");
+    assert!(failed.starts_with("exit 8\n") && failed.contains("not started: canary `a` did not succeed"), "{failed}");
     assert_eq!(counts(&lab, &HOSTS), [0; 5]);
     everywhere("a", "rm /etc/broken");
     assert!(both(&[]).starts_with("exit 0\n"));

@@ -17,7 +17,7 @@ use crate::engine::report::{HostReport, REPORT_VERSION, RunReport};
 use crate::engine::run_options::RunOptions;
 use crate::engine::step_records::lacks_records;
 use crate::model::{HostName, HostOutcome};
-use crate::plan::{HostContext, HostPlan, ObservedHost, Plan, RolloutPlan};
+use crate::plan::{HostContext, HostPlan, ObservedHost, Plan, RolloutPlan, StartRefusal};
 use crate::state::ObjectStore;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -266,7 +266,7 @@ impl<'r> Coordination<'r> {
         }
         if let Some(refusal) = self.board.refuse_start() {
             if self.board.has_pending() || !self.active.is_empty() {
-                self.spend_budget(refusal.failed, refusal.allowed, &refusal.reason);
+                self.spend_budget(&refusal);
             }
             self.cancel_pending(&refusal.reason);
             return Vec::new();
@@ -279,19 +279,19 @@ impl<'r> Coordination<'r> {
         started
     }
 
-    fn spend_budget(&mut self, failed: usize, allowed: usize, reason: &str) {
+    fn spend_budget(&mut self, refusal: &StartRefusal) {
         if !self.orders.borrow().iter().any(|order| matches!(order, WorkerOrder::HoldBack { .. })) {
             // Whether workers have hosts that they have not started, their reports show.
-            self.orders.send_modify(|orders| orders.push(WorkerOrder::HoldBack { why: reason.to_owned() }));
+            self.orders.send_modify(|orders| orders.push(WorkerOrder::HoldBack { why: refusal.reason.clone() }));
         }
         if self.board.has_pending() {
-            self.announce_spent_budget(failed, allowed);
+            self.announce_spent_budget(refusal.failed, refusal.allowed, refusal.canary.clone());
         }
     }
 
-    fn announce_spent_budget(&mut self, failed: usize, allowed: usize) {
+    fn announce_spent_budget(&mut self, failed: usize, allowed: usize, canary: Option<HostName>) {
         if !std::mem::replace(&mut self.budget_spent, true) {
-            self.run.emit_event(Event::BudgetSpent { failed, allowed });
+            self.run.emit_event(Event::BudgetSpent { failed, allowed, canary });
         }
     }
 
@@ -373,7 +373,9 @@ impl<'r> Coordination<'r> {
             WorkerMessage::Event { event } => {
                 self.journal.note_event(&event);
                 match event {
-                    Event::BudgetSpent { failed, allowed } => self.announce_spent_budget(failed, allowed),
+                    Event::BudgetSpent { failed, allowed, canary } => {
+                        self.announce_spent_budget(failed, allowed, canary)
+                    }
                     event if is_event_of_run(&event) => self.run.emit_event(event),
                     _ => {}
                 }

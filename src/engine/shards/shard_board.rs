@@ -70,7 +70,7 @@ impl<'p> ShardBoard<'p> {
     /// Returns why no further host may start, if so.
     pub fn refuse_start(&self) -> Option<StartRefusal> {
         let (failed, canary) = self.board.read_data(|data| {
-            (data.count_failed(), self.canaries.iter().find(|canary| data.has_finished_badly(canary)).cloned())
+            (data.count_failed(), self.canaries.iter().find(|canary| data.is_unsound(canary)).cloned())
         });
         self.rollout.refuse_start(failed, canary.as_ref())
     }

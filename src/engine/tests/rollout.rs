@@ -46,11 +46,47 @@ fn failed_canary_cancels_the_other_hosts() {
         (HostOutcome::Failed, HostOutcome::Cancelled, 8)
     );
     let host = &ran.report.hosts[1];
-    assert_eq!(host.reason.raw(), "not started: canary `n1` failed");
+    assert_eq!(host.reason.raw(), "not started: canary `n1` did not succeed");
     assert_eq!(ran.describe_step("n2", "r/a"), "cancelled", "what would have been done is listed");
     assert!(!stage.has_file("n2", "a") && !stage.has_file("n3", "state"), "nothing was written there");
     let told = ran.events.iter().filter(|event| matches!(event, Event::BudgetSpent { .. })).count();
     assert_eq!(told, 1);
+}
+
+const BARRIER: &str = "needs: { r: { of: selected } }
+steps:
+  - { name: z, command: { check: 'test -e @root/z', apply: 'touch @root/z' } }
+";
+
+/// n1 failed a step and waits for all hosts at a barrier: those that have not started do not start because of that.
+#[test]
+fn failed_host_that_waits_at_a_barrier_lets_no_others_start() {
+    let apply = |rollout: &str| {
+        format!("rollout: {{ {rollout} }}\napply:\n  - {{ recipe: r, on: all }}\n  - {{ recipe: gate, on: all }}\n")
+    };
+    for (rollout, why) in [
+        ("canary: 1", "not started: canary `n1` did not succeed"),
+        ("max_failed: 0", "not started: 1 host failed, 0 allowed"),
+    ] {
+        let stage = SimulatedProject {
+            parallel: 1,
+            ..SimulatedProject::new(3, &apply(rollout), &[("r", STEP), ("gate", BARRIER)])
+        };
+        stage.create_host_file("n1", "bad");
+        let ran = stage.run_once();
+        assert_eq!((ran.host_outcome("n1"), ran.exit_code()), (HostOutcome::Failed, 8), "{rollout}");
+        for (at, host) in [(1, "n2"), (2, "n3")] {
+            assert_eq!(
+                (ran.host_outcome(host), stage.has_file(host, "a")),
+                (HostOutcome::Cancelled, false),
+                "{rollout}"
+            );
+            assert_eq!(ran.report.hosts[at].reason.raw(), why);
+        }
+        std::fs::remove_file(stage.host_root("n1").join("bad")).unwrap();
+        assert_eq!(stage.run_once().exit_code(), 0);
+        assert!(["n1", "n2", "n3"].iter().all(|host| stage.has_file(host, "z")), "{rollout}");
+    }
 }
 
 /// A verification or a check that cannot be evaluated does not count as a success, also not in the next run.

@@ -10,6 +10,8 @@ pub struct StartRefusal {
     pub failed: usize,
     /// How many failed hosts the rollout allows; 0 if a canary did not succeed.
     pub allowed: usize,
+    /// The canary that did not succeed, if that is why.
+    pub canary: Option<HostName>,
     /// For the report of a host that does not start: a lowercase fragment.
     pub reason: String,
 }
@@ -17,11 +19,13 @@ pub struct StartRefusal {
 impl RolloutPlan {
     /// Returns why no further host may start, if so. A canary that did not succeed uses up the whole budget.
     pub fn refuse_start(&self, failed: usize, canary: Option<&HostName>) -> Option<StartRefusal> {
-        let refusal = |allowed, reason| Some(StartRefusal { failed: failed.max(1), allowed, reason });
+        let refusal =
+            |allowed, reason| Some(StartRefusal { failed: failed.max(1), allowed, canary: canary.cloned(), reason });
         match (canary, self.max_failed) {
-            (Some(canary), _) => refusal(0, format!("not started: canary `{canary}` failed")),
+            (Some(canary), _) => refusal(0, format!("not started: canary `{canary}` did not succeed")),
             (None, Some(allowed)) if failed > allowed => {
-                refusal(allowed, format!("not started: {failed} hosts failed, {allowed} allowed"))
+                let hosts = if failed == 1 { "host" } else { "hosts" };
+                refusal(allowed, format!("not started: {failed} {hosts} failed, {allowed} allowed"))
             }
             (None, _) => None,
         }
@@ -43,6 +47,7 @@ mod tests {
         assert_eq!(refused.reason, "not started: 2 hosts failed, 1 allowed");
         let refused = rollout(Some(5)).refuse_start(0, Some(&canary)).unwrap();
         assert_eq!((refused.failed, refused.allowed), (1, 0));
-        assert_eq!(refused.reason, "not started: canary `c` failed");
+        assert_eq!(refused.reason, "not started: canary `c` did not succeed");
+        assert_eq!(refused.canary, Some(canary));
     }
 }

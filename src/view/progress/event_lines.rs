@@ -115,7 +115,9 @@ pub fn event_line(event: &Event) -> Option<ProgressLine> {
         Event::RecordsMoved { host, object } => {
             ProgressLine::new(Normal, prefix_host(host, &format!("moved {}", format_untrusted(object))))
         }
-        Event::BudgetSpent { failed, allowed } => ProgressLine::new(Quiet, budget_spent_line(*failed, *allowed)),
+        Event::BudgetSpent { failed, allowed, canary } => {
+            ProgressLine::new(Quiet, budget_spent_line(*failed, *allowed, canary.as_ref()))
+        }
     }
 }
 
@@ -293,7 +295,11 @@ fn list_in_flight(in_flight: &[(HostName, StepId)]) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-fn budget_spent_line(failed: usize, allowed: usize) -> String {
+fn budget_spent_line(failed: usize, allowed: usize, canary: Option<&HostName>) -> String {
+    if let Some(canary) = canary {
+        let what = format!("canary {} did not succeed", escape::escape_line(canary.as_str()));
+        return format!("{}; no more hosts are started", paint(BAD, &what));
+    }
     let failed = format_count(failed, "host");
     format!("{}: {failed} failed, {allowed} allowed; no more hosts are started", paint(BAD, "failure budget spent"))
 }

@@ -91,7 +91,7 @@ fn format_reboot(reboot: &PlannedReboot) -> String {
 fn write_rollout(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     let rollout = &plan.rollout;
     if rollout.waves.is_empty() {
-        return Ok(());
+        return write_canaries(plan, out);
     }
     writeln!(out, "{}", paint(HEAD, "rollout"))?;
     writeln!(out, "  {}", escape::escape_line(&format_budgets(rollout)))?;
@@ -104,6 +104,19 @@ fn write_rollout(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "  and {} more waves", rollout.waves.len() - MAX_SHOWN_WAVES)?;
     }
     writeln!(out)
+}
+
+/// Writes who changes first where no host is taken out of service.
+fn write_canaries(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
+    let rollout = &plan.rollout;
+    let is_first = |host: &&HostPlan| rollout.canaries.contains(&host.host);
+    let changing = || plan.hosts.iter().filter(|host| host.will_run() && !host.host.is_cluster());
+    if !changing().any(|host| is_first(&host)) || changing().all(|host| is_first(&host)) {
+        return Ok(());
+    }
+    let names = escape::escape_line(&fold_hosts(&rollout.canaries)).into_owned();
+    writeln!(out, "{}", paint(HEAD, "rollout"))?;
+    writeln!(out, "  {names} (canary) first; the other hosts start after it has finished and is verified\n")
 }
 
 /// Returns `at most 2 hosts out of service at once; …`.
