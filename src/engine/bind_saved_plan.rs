@@ -4,9 +4,9 @@ use super::observed_hosts::ObservedHosts;
 use super::run_options::RunOptions;
 use super::saved_plan::SavedPlan;
 use crate::config::Project;
-use crate::model::{HostName, UntrustedText, Value};
+use crate::model::{HostName, StepId, UntrustedText, Value};
 use crate::plan::{self, HostPlan, HostReachability, ObservedHost, Plan, StalePlanReason};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the plan to apply to the current observation, and notes for each other host why it is not applied there. A
 /// host where this plan has already run is stale if it has changes again, unless `replay` is set.
@@ -72,6 +72,7 @@ fn explain_earlier_run(ran: String) -> StalePlanReason {
         why: format!("this plan has already run here: {ran}").into(),
         hint: hint.into(),
         steps: Vec::new(),
+        unsettled: Vec::new(),
     }
 }
 
@@ -86,7 +87,16 @@ fn find_stale_reason(kept: &HostPlan, now: &HostPlan) -> Option<StalePlanReason>
         why: format!("changed since the plan was made: `{first}`: {why}{more}").into(),
         hint: "make a new plan with `forge plan -o`; nothing was changed on this host".into(),
         steps: moved.into_iter().map(|(id, why)| (id, UntrustedText::from(why))).collect(),
+        unsettled: list_unsettled_steps(kept, now),
     })
+}
+
+/// Returns the steps that matched in the plan and do not, or may not, match now, each with what was observed.
+fn list_unsettled_steps(kept: &HostPlan, now: &HostPlan) -> Vec<(StepId, UntrustedText)> {
+    let matched: BTreeSet<&StepId> =
+        kept.steps.iter().filter(|step| step.verdict.is_settled()).map(|step| &step.id).collect();
+    let open = now.steps.iter().filter(|step| !step.verdict.is_settled() && matched.contains(&step.id));
+    open.map(|step| (step.id.clone(), step.reason.clone())).collect()
 }
 
 fn format_step_count(count: usize) -> String {

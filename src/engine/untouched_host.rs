@@ -81,7 +81,12 @@ pub(super) fn report_stale(run: &ApplyContext<'_>, plan: &HostPlan, seen: &Obser
             None if step.result == StepResult::Cancelled => {
                 StepResult::Skipped { reason: "the plan is stale on this host".into() }
             }
-            None => continue,
+            None => match stale.unsettled.iter().find(|(id, _)| *id == step.id) {
+                Some((_, why)) => StepResult::Skipped {
+                    reason: format!("the plan is stale on this host; observed now: {}", why.raw()).into(),
+                },
+                None => continue,
+            },
         };
     }
     report

@@ -65,6 +65,8 @@ pub struct StalePlanReason {
     pub hint: UntrustedText,
     /// Steps that depend on a value that changed, each with that value.
     pub steps: Vec<(StepId, UntrustedText)>,
+    /// Steps that matched in the plan and are not known to match now, each with what was observed now.
+    pub unsettled: Vec<(StepId, UntrustedText)>,
 }
 
 /// What the cluster's API reported about a host that is declared as one of its nodes.

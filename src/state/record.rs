@@ -108,6 +108,10 @@ impl StepRecord {
     }
 }
 
+/// dash calls a full disk an I/O error: another program tells why a file cannot be written.
+const EXPLAIN_UNWRITTEN: &str = r#"forge_unwritten() { echo x | cat >"$1" && printf 'cannot write %s\n' "$1" >&2; exit 1; }
+"#;
+
 /// Returns the script that writes `records`, each atomically: into a folder beside them, and from there to their places
 /// after one sync of all. It removes a record's old file without the cluster's name once the new one exists.
 pub fn build_records_script(records: &[(StepId, StepRecord)]) -> ShellFragment {
@@ -115,10 +119,11 @@ pub fn build_records_script(records: &[(StepId, StepRecord)]) -> ShellFragment {
         format!("{APPLIED_DIR}/.new/{}", id.record_name(record.cluster.as_deref().unwrap_or_default()))
     };
     let start = ShellFragment::new().code("[ -d").word(format!("{APPLIED_DIR}/.new")).code(" ] || mkdir");
-    let start = start.word(format!("{APPLIED_DIR}/.new")).code(" || exit 1\n");
+    let start = start.word(format!("{APPLIED_DIR}/.new")).code(" || exit 1\n").code(EXPLAIN_UNWRITTEN);
     let written = records.iter().fold(start, |script, entry| {
         let body = entry.1.to_value().to_string().into_bytes();
-        script.print_bytes(&body).code(" >").word(new(entry)).code(" || exit 1\n")
+        let written = script.print_bytes(&body).code(" 2>/dev/null >").word(new(entry));
+        written.code(" || forge_unwritten").word(new(entry)).code("\n")
     });
     let moved = records.iter().fold(written.code("set --"), |script, entry| script.word(new(entry)));
     let moved = moved.code("\nsync \"$@\" && mv -f \"$@\"").word(APPLIED_DIR).code(" || exit 1\nset --");
@@ -138,6 +143,20 @@ mod tests {
         let name = StepId::new("a", "../../etc/passwd").record_name("lab");
         assert_eq!(name, "lab@a%2F..%2F..%2Fetc%2Fpasswd.json");
         assert_eq!(StepId::new("..", "x y").record_name("../@"), "%2E.%2F%40@%2E.%2Fx%20y.json");
+    }
+
+    #[test]
+    fn full_disk_is_named_with_the_record() {
+        let id = StepId::new("r", "s");
+        let record = StepRecord::new("lab", &id, "file", "/f", "sha256:0".into(), None);
+        let script = build_records_script(&[(id.clone(), record)]).render(&SecretStore::default()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let text = script.expose_secret().replace("/var/lib/forge/applied", dir.path().to_str().unwrap());
+        std::fs::create_dir(dir.path().join(".new")).unwrap();
+        std::os::unix::fs::symlink("/dev/full", dir.path().join(".new").join(id.record_name("lab"))).unwrap();
+        let output = std::process::Command::new("sh").arg("-c").arg(text).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "cat: write error: No space left on device\n");
+        assert_eq!(output.status.code(), Some(1));
     }
 
     #[test]

@@ -138,6 +138,27 @@ fn saved_plan_step_that_no_longer_matches_is_stale() {
     assert_eq!((ran.exit_code(), stage.read_file("n1", "one").as_str()), (6, "mine\n"));
 }
 
+/// A step that matched in the plan, and that a change of another step touches now, is not reported as matching.
+#[test]
+fn stale_host_claims_no_match_that_was_not_observed_again() {
+    let steps = "steps:
+  - name: one
+    file: { path: '@root/one', content: \"one\\n\", @own }
+  - name: two
+    command: { check: 'grep -q one @root/one', apply: 'false' }
+";
+    let mut stage = SimulatedProject::new(1, APPLY, &[("base", steps)]);
+    stage.policy = PlanPolicy { bases: true, ..PlanPolicy::default() };
+    assert_eq!(stage.run_once().exit_code(), 0);
+    let saved = save_plan(&stage);
+    write_host_file(&stage, "n1", "one", "other\n");
+    let ran = apply_saved(&stage, &saved, false);
+    assert_eq!(ran.host_outcome("n1"), HostOutcome::Stale);
+    assert!(ran.describe_step("n1", "base/one").starts_with("stale: "), "{}", ran.describe_step("n1", "base/one"));
+    let two = ran.describe_step("n1", "base/two");
+    assert!(two.starts_with("stale: ") || two.starts_with("skipped: the plan is stale on this host; "), "{two}");
+}
+
 /// Collects all scalar values of a document by their pointers.
 fn collect_leaves(value: &serde_json::Value, at: &str, into: &mut Vec<String>) {
     match value {

@@ -540,7 +540,8 @@ impl TypedResource for CommandResource {
                 UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, fields)])
             }
             (CommandDiff::Remove { .. }, Some(_)) => {
-                UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, fields)])
+                let again = UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, fields)]);
+                UndoEffect { lost: Some("what `apply` makes again may differ from what was removed".into()), ..again }
             }
         }
     }
