@@ -57,7 +57,7 @@ pub(super) fn bind_plan(
             *host = now;
             continue;
         }
-        seen.stale = ran.map(explain_earlier_run).or_else(|| find_stale_reason(host, &now));
+        seen.stale = ran.map(|ran| explain_earlier_run(ran, host, &now)).or_else(|| find_stale_reason(host, &now));
         if seen.stale.is_none() && !host.has_changes() && !now.has_changes() {
             // Nothing was planned and nothing is needed: the current observation is the proof.
             *host = now;
@@ -66,13 +66,13 @@ pub(super) fn bind_plan(
     bound
 }
 
-fn explain_earlier_run(ran: String) -> StalePlanReason {
+fn explain_earlier_run(ran: String, kept: &HostPlan, now: &HostPlan) -> StalePlanReason {
     let hint = "make a new plan with `forge plan -o`, or use `--replay` to apply this one again";
     StalePlanReason {
         why: format!("this plan has already run here: {ran}").into(),
         hint: hint.into(),
         steps: Vec::new(),
-        unsettled: Vec::new(),
+        unsettled: list_unsettled_steps(kept, now),
     }
 }
 

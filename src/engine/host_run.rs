@@ -216,21 +216,25 @@ impl<'r> HostRun<'r> {
             let next: Vec<&HostStepGroup> = next.collect();
             self.run_group(&group, &next).await;
             self.work.results.note_finished();
-            self.publish_trouble();
             self.work.run.in_flight.remove_host(self.work.host());
             if !list.iter().any(|later| later.recipe == group.recipe) {
                 RecipeVerification::new(&mut self.work).publish_result(&group.recipe).await;
             }
+            self.publish_trouble(&group.recipe);
         }
         self.window.advance_to_stage(&mut self.work, StepStage::After).await;
     }
 
-    /// Publishes that a step did not succeed, before the host waits for others: as a canary it holds them back from then
-    /// on, and it counts as failed. A host that the run does not change counts only as a canary.
-    fn publish_trouble(&self) {
+    /// Publishes that a step or the verification of a recipe did not succeed, before the host waits for others: as a canary
+    /// it holds them back from then on, and it counts as failed. A host without changes counts only if it is a canary.
+    fn publish_trouble(&self, recipe: &str) {
         let (run, host) = (self.work.run, self.work.host());
         if host.is_cluster() || !(self.work.plan.has_changes() || run.canaries.contains(host)) {
             return;
+        }
+        let steps = run.list_recipe_steps(recipe);
+        if run.board.read_data(|data| steps.iter().any(|step| data.verification_failure(*step, host).is_some())) {
+            run.board.note_trouble(host, true);
         }
         let results = || self.work.results.reports().iter().map(|report| &report.result);
         let is_bad = |result: &StepResult| {

@@ -89,6 +89,21 @@ fn failed_host_that_waits_at_a_barrier_lets_no_others_start() {
     }
 }
 
+/// The verification of n1 failed, and n1 waits until the others are verified: they do not start because of that.
+#[test]
+fn canary_whose_verification_fails_lets_no_others_start_at_a_barrier() {
+    let apply = "rollout: { canary: 1 }\napply:\n  - { recipe: r, on: all }\n  - { recipe: gate, on: all }\n";
+    let verified = format!("{STEP}verify:\n  - {{ name: it answers, check: 'test ! -e @root/mute' }}\n");
+    let gate = BARRIER.replace("{ of: selected }", "{ phase: verified, of: selected }");
+    let stage = SimulatedProject::new(3, apply, &[("r", &verified), ("gate", &gate)]);
+    stage.create_host_file("n1", "mute");
+    let ran = stage.run_once();
+    assert_eq!((ran.host_outcome("n1"), ran.exit_code()), (HostOutcome::Failed, 8));
+    assert!(!stage.has_file("n2", "a") && !stage.has_file("n3", "a"));
+    std::fs::remove_file(stage.host_root("n1").join("mute")).unwrap();
+    assert_eq!(stage.run_once().exit_code(), 0);
+}
+
 /// A verification or a check that cannot be evaluated does not count as a success, also not in the next run.
 #[test]
 fn canary_with_an_unknown_result_stays_the_canary() {

@@ -541,7 +541,7 @@ impl TypedResource for CommandResource {
             }
             (CommandDiff::Remove { .. }, Some(_)) => {
                 let again = UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, fields)]);
-                UndoEffect { lost: Some("what `apply` makes again may differ from what was removed".into()), ..again }
+                UndoEffect { lost: Some("`apply` runs again, and may not make the same again".into()), ..again }
             }
         }
     }

@@ -108,15 +108,20 @@ fn write_rollout(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
 
 /// Writes who changes first where no host is taken out of service.
 fn write_canaries(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
-    let rollout = &plan.rollout;
-    let is_first = |host: &&HostPlan| rollout.canaries.contains(&host.host);
-    let changing = || plan.hosts.iter().filter(|host| host.will_run() && !host.host.is_cluster());
-    if !changing().any(|host| is_first(&host)) || changing().all(|host| is_first(&host)) {
+    let changing = plan.hosts.iter().filter(|host| host.will_run() && !host.host.is_cluster()).map(|host| &host.host);
+    let (first, rest): (Vec<&HostName>, Vec<&HostName>) =
+        changing.partition(|host| plan.rollout.canaries.contains(*host));
+    if first.is_empty() || rest.is_empty() {
         return Ok(());
     }
-    let names = escape::escape_line(&fold_hosts(&rollout.canaries)).into_owned();
+    let word = if first.len() == 1 { "canary" } else { "canaries" };
+    let names = fold_names(first.iter().map(|host| host.as_str()));
     writeln!(out, "{}", paint(HEAD, "rollout"))?;
-    writeln!(out, "  {names} (canary) first; the other hosts start after it has finished and is verified\n")
+    writeln!(
+        out,
+        "  {word} first: {}; the other hosts start after that, or when it waits for them\n",
+        escape::escape_line(&names)
+    )
 }
 
 /// Returns `at most 2 hosts out of service at once; …`.
