@@ -31,7 +31,8 @@ if [ ! -s /var/lib/forge/key ]; then
   forge_key -N 32 /dev/urandom
   [ "${#k}" -eq 64 ] || exit 1
   # dash would call a full disk an I/O error.
-  printf '%s\n' "$k" | cat > /var/lib/forge/.key.new || exit 1
+  printf '%s\n' "$k" 2>/dev/null > /var/lib/forge/.key.new ||
+    printf '%s\n' "$k" | cat > /var/lib/forge/.key.new || exit 1
   sync /var/lib/forge/.key.new && mv -f /var/lib/forge/.key.new /var/lib/forge/key || exit 1
 else
   read -r k </var/lib/forge/key || k=

@@ -47,6 +47,19 @@ macro_rules! own_path {
     };
 }
 
+/// Refuses unless this run still holds the writer lock: its file names the token, and the process that holds it is alive
+/// and has the file open, as dash does under another number than 9. Where the shell cannot see that, `flock` tells
+/// whether the lock is held.
+macro_rules! check_holder {
+    () => {
+        concat!(
+            r#"t=; p=; k=; { read -r t; read -r p; } <"$f"; [ "$t" = "$2" ] || no lost; "#,
+            r#"for d in "/proc/$p/fd/"*; do [ "$d" -ef "$f" ] && k=1; done; "#,
+            r#"[ -n "$k" ] || { flock -n 9 9<"$f" && no lost; }; "#,
+        )
+    };
+}
+
 const READING_WRAPPER: &str = concat!(
     own_path!(),
     r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; /bin/sh -s; s=$?; "#,
@@ -69,7 +82,7 @@ const ACTING_WRAPPER: &str = concat!(
     r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
     r#"[ -f "$f" ] && [ -O "$f" ] && [ -f "$f.act" ] && [ -O "$f.act" ] || no lost; "#,
     r#"exec 8<>"$f.act"; flock -n 8 || no acting; "#,
-    r#"t=; read -r t <"$f"; [ "$t" = "$2" ] || no lost; flock -n 9 9<"$f" && no lost; "#,
+    check_holder!(),
     r#"{ read -r l; read -r l; printf '%s\n%s\n' "$2" "$$"; while IFS= read -r l || [ -n "$l" ]; do printf '%s\n' "$l"; done; } <"$f" >"$f.act"; "#,
     r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; ${4:+timeout -k 30 $4} /bin/sh -s 8>&-; s=$?; exec 8>&-; "#,
     r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
@@ -81,7 +94,7 @@ const RECEIVING_WRAPPER: &str = concat!(
     r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
     r#"[ -f "$f" ] && [ -O "$f" ] && [ -f "$f.act" ] && [ -O "$f.act" ] || no lost; "#,
     r#"exec 8<>"$f.act"; flock -n 8 || no acting; "#,
-    r#"t=; read -r t <"$f"; [ "$t" = "$2" ] || no lost; flock -n 9 9<"$f" && no lost; "#,
+    check_holder!(),
     r#"{ read -r l; read -r l; printf '%s\n%s\n' "$2" "$$"; while IFS= read -r l || [ -n "$l" ]; do printf '%s\n' "$l"; done; } <"$f" >"$f.act"; "#,
     r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; IFS= read -r c; c=$(printf %s "$c" | base64 -d); "#,
     r#"(eval "$c") 7<&0 8>&-; s=$?; exec 8>&-; "#,
@@ -128,7 +141,7 @@ pub(super) const LOCKING_WRAPPER: &str = concat!(
     r#"else u=$(for d in "$6"/forge-*; do [ "$d" = "$6/$5" ] && continue; [ -e "$d/alive" ] || continue; "#,
     r#"flock -n -s "$d/alive" true || printf '%s\n' "${d##*/}"; done); fi; "#,
     r#"[ -z "$u" ] || { : >"$f"; say unit "$u"; }; "#,
-    r#"for d in "$6"/forge-*; do [ "$d" = "$6/$5" ] && continue; "#,
+    r#"for d in "$6"/forge-*; do [ "$d" = "$6/$5" ] && continue; [ -e "$d" ] || continue; "#,
     r#"[ -e "$d/result" ] && [ -z "$(find "$d" -maxdepth 0 -mmin +10)" ] || rm -rf "$d"; done; "#,
     r#"printf '\001%s<got\n' "$m"; while timeout 90 sh -c "read -r x" 9>&-; do :; done; : >"$f""#,
 );

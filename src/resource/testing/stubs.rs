@@ -374,7 +374,7 @@ fn service_is_unmasked_enabled_and_started() {
 #[test]
 fn service_that_dies_after_restart_fails_with_its_log() {
     for (states, why) in [
-        ("active active activating", "nginx.service started and died"),
+        ("active activating", "nginx.service started and died"),
         ("active failed", "nginx.service did not stay up: it is failed (exit-code)"),
     ] {
         let answers = nginx_answers(json!({ "deleted": ["/usr/sbin/nginx"] }));

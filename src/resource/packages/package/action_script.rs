@@ -110,7 +110,8 @@ pub(crate) fn update_package_lists(lock_timeout: u64) -> ShellFragment {
     )
 }
 
-/// Installs `"$@"` (`name` or `name=version`). Reads `$update`, `$downgrade`, `$names`, `$hold`.
+/// Installs `"$@"` (`name` or `name=version`). Reads `$downgrade`, `$names`, `$hold`. `refresh "$@"` updates apt's lists
+/// unless they contain these packages.
 const INSTALL: &str = r#"
 known() {
   version=${1#*=}
@@ -126,7 +127,6 @@ refresh() {
   done
 }
 finish
-if [ "$update" = yes ]; then refresh "$@"; fi
 "#;
 
 /// Installs `"$@"`, and in the same transaction the packages of the steps after this one in `$FORGE_ALSO`. If apt refuses
@@ -307,16 +307,21 @@ fn words_to_install(package: &PackageResource, diff: &PackageDiff) -> Vec<String
 }
 
 fn render_transaction(package: &PackageResource, diff: &PackageDiff, action: ShellFragment) -> ShellFragment {
-    let action = action.code(if package.update { "update=yes" } else { "update=no" }).code(if diff.has_downgrade() {
-        " downgrade=--allow-downgrades\n"
-    } else {
-        " downgrade=\n"
+    let action = action.code(match diff.has_downgrade() {
+        true => "downgrade=--allow-downgrades\n",
+        false => "downgrade=\n",
     });
     let replaced =
         diff.family.iter().filter_map(|entry| Some((&entry.name, replaced_version(entry.installation.as_ref()?)?)));
     let replaced = replaced.map(|(name, version)| format!("{name}={version}"));
-    let words = words_to_install(package, diff).into_iter().chain(replaced);
-    let action = words.fold(action.code("set --"), |action, word| action.word(word)).code(INSTALL);
+    let words: Vec<String> = words_to_install(package, diff).into_iter().chain(replaced).collect();
+    // The lists were just read: they contain a package whose latest version is known.
+    let unsure: Vec<&String> = words.iter().filter(|word| !diff.is_latest_known(word)).collect();
+    let action = words.iter().fold(action.code("set --"), ShellFragment::word).code(INSTALL);
+    let action = match package.update && !unsure.is_empty() {
+        true => unsure.into_iter().fold(action.code("refresh"), ShellFragment::word).code("\n"),
+        false => action,
+    };
     if diff.family.is_empty() {
         return action.code(KEEP_OTHERS);
     }

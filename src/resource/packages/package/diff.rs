@@ -66,6 +66,15 @@ impl PackageDiff {
         self.entries().any(|package| package.installation.is_some())
     }
 
+    /// Reports whether `word`, a declared package or a package with its version, is a package whose latest version the
+    /// manager has named.
+    pub fn is_latest_known(&self, word: &str) -> bool {
+        let known = |entry: &PackageEntryDiff| {
+            entry.name == word && matches!(entry.installation, Some(InstallationChange::Install { version: Some(_) }))
+        };
+        self.packages.iter().any(known)
+    }
+
     /// Reports whether a package is newly installed.
     pub fn installs_packages(&self) -> bool {
         self.package_changes().installs

@@ -47,8 +47,8 @@ settled() {
       active|reloading|refreshing)
         if [ -n "$born" ] && [ "$now" != "$born" ]; then report "$unit starts and dies again and again"; fi
         born=$now up=$((up + 1))
-        if [ "$up" -gt 2 ]; then return 0; fi
-        nap 0.5
+        if [ "$up" -gt 1 ]; then return 0; fi
+        sleep 1
         continue ;;
       activating)
         if [ "$up" -gt 0 ] || [ "$sub" = auto-restart ]; then report "$unit started and died"; fi ;;
