@@ -119,7 +119,7 @@ fn write_canaries(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", paint(HEAD, "rollout"))?;
     writeln!(
         out,
-        "  {word} first: {}; the other hosts start after that, or when it waits for them\n",
+        "  {word} first: {}; the other hosts start afterwards, or when a canary waits for them\n",
         escape::escape_line(&names)
     )
 }
@@ -157,6 +157,31 @@ fn fold_hosts(hosts: &[HostName]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::sample;
+
+    /// Only canaries that change something are named, and only if other hosts wait for them.
+    #[test]
+    fn canary_is_named_where_every_host_stays_in_service() {
+        let changing = |name: &str| sample::observed_host(name, vec![sample::nginx_step()]);
+        let same = |name: &str| sample::observed_host(name, vec![sample::unchanged_step("a")]);
+        let told = |hosts: Vec<HostPlan>, canaries: &[&str]| {
+            let mut plan = sample::plan(hosts);
+            plan.rollout.canaries = canaries.iter().map(|name| sample::host(name)).collect();
+            let mut out = Vec::new();
+            write_rollout(&plan, &mut out).unwrap();
+            anstream::adapter::strip_bytes(&out).into_vec()
+        };
+        let told = |hosts, canaries: &[&str]| String::from_utf8(told(hosts, canaries)).unwrap();
+        let first = |names: &str| {
+            format!("rollout\n  {names}; the other hosts start afterwards, or when a canary waits for them\n\n")
+        };
+        assert_eq!(told(vec![changing("a"), changing("b"), same("c")], &["a"]), first("canary first: a"));
+        let two = vec![changing("n1"), changing("n2"), changing("n3")];
+        assert_eq!(told(two, &["n1", "n2"]), first("canaries first: n[1:2]"));
+        assert_eq!(told(vec![changing("a"), changing("b"), same("c")], &["c"]), "");
+        assert_eq!(told(vec![changing("a"), same("b")], &["a"]), "");
+        assert_eq!(told(vec![changing("a"), changing("b")], &[]), "");
+    }
 
     #[test]
     fn node_to_drain_is_named_or_reported_absent() {
