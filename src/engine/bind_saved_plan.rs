@@ -5,8 +5,8 @@ use super::run_options::RunOptions;
 use super::saved_plan::SavedPlan;
 use crate::config::Project;
 use crate::model::{HostName, StepId, UntrustedText, Value};
-use crate::plan::{self, HostPlan, HostReachability, ObservedHost, Plan, StalePlanReason};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::plan::{self, HostPlan, HostReachability, ObservedHost, Plan, StalePlanReason, StepPlan};
+use std::collections::BTreeMap;
 
 /// Returns the plan to apply to the current observation, and notes for each other host why it is not applied there. A
 /// host where this plan has already run is stale if it has changes again, unless `replay` is set.
@@ -91,12 +91,16 @@ fn find_stale_reason(kept: &HostPlan, now: &HostPlan) -> Option<StalePlanReason>
     })
 }
 
-/// Returns the steps that matched in the plan and do not, or may not, match now, each with what was observed.
+/// Returns the steps that matched in the plan and are not observed to match now, each with the reason.
 fn list_unsettled_steps(kept: &HostPlan, now: &HostPlan) -> Vec<(StepId, UntrustedText)> {
-    let matched: BTreeSet<&StepId> =
-        kept.steps.iter().filter(|step| step.verdict.is_settled()).map(|step| &step.id).collect();
-    let open = now.steps.iter().filter(|step| !step.verdict.is_settled() && matched.contains(&step.id));
-    open.map(|step| (step.id.clone(), step.reason.clone())).collect()
+    let current: BTreeMap<&StepId, &StepPlan> = now.steps.iter().map(|step| (&step.id, step)).collect();
+    let explain = |id: &StepId| match current.get(id) {
+        Some(step) if step.verdict.is_settled() => None,
+        Some(step) => Some(step.reason.clone()),
+        None => Some("it does not apply to the host".into()),
+    };
+    let matched = kept.steps.iter().filter(|step| step.verdict.is_settled());
+    matched.filter_map(|step| Some((step.id.clone(), explain(&step.id)?))).collect()
 }
 
 fn format_step_count(count: usize) -> String {

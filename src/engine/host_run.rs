@@ -233,21 +233,15 @@ impl<'r> HostRun<'r> {
             return;
         }
         let steps = run.list_recipe_steps(recipe);
-        if run.board.read_data(|data| steps.iter().any(|step| data.verification_failure(*step, host).is_some())) {
-            run.board.note_trouble(host, true);
-        }
+        let is_refuted =
+            run.board.read_data(|data| steps.iter().any(|step| data.verification_failure(*step, host).is_some()));
         let results = || self.work.results.reports().iter().map(|report| &report.result);
-        let is_bad = |result: &StepResult| {
-            matches!(
-                result,
-                StepResult::Failed { .. }
-                    | StepResult::Blocked { .. }
-                    | StepResult::Unknown { .. }
-                    | StepResult::Stale { .. }
-            )
+        let has_failed = is_refuted || results().any(|result| matches!(result, StepResult::Failed { .. }));
+        let is_open = |result: &StepResult| {
+            matches!(result, StepResult::Blocked { .. } | StepResult::Unknown { .. } | StepResult::Stale { .. })
         };
-        if results().any(is_bad) {
-            run.board.note_trouble(host, results().any(|result| matches!(result, StepResult::Failed { .. })));
+        if has_failed || results().any(is_open) {
+            run.board.note_trouble(host, has_failed);
         }
     }
 

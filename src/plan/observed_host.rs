@@ -65,7 +65,7 @@ pub struct StalePlanReason {
     pub hint: UntrustedText,
     /// Steps that depend on a value that changed, each with that value.
     pub steps: Vec<(StepId, UntrustedText)>,
-    /// Steps that matched in the plan and are not known to match now, each with what was observed now.
+    /// Steps that matched in the plan and are not observed to match now, each with the reason.
     pub unsettled: Vec<(StepId, UntrustedText)>,
 }
 

@@ -48,7 +48,7 @@ macro_rules! own_path {
 }
 
 /// Refuses unless this run still holds the writer lock: its file names the token, and the process that holds it is alive
-/// and has the file open, as dash does under another number than 9. Where the shell cannot see that, `flock` tells
+/// and has the file open. dash moves it to another descriptor than 9. Where the shell cannot see that, `flock` tells
 /// whether the lock is held.
 macro_rules! check_holder {
     () => {
