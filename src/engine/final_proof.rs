@@ -55,6 +55,8 @@ impl<'h, 'r> FinalProof<'h, 'r> {
     /// only that asks for is observed as well.
     async fn observe_everything(&mut self) -> Result<(), LinkLost> {
         let mut asked = BTreeSet::from([Probe::Records, Probe::Account]);
+        // A recipe's own check may take long: if it just ran, and nothing acted since, it does not run again.
+        asked.extend(self.work.fresh_probes().into_iter().flatten().filter(|probe| is_check(probe)).cloned());
         for _ in 0..MAX_OBSERVATIONS {
             let shared = self.work.run.board.shared_values();
             let Some(case) = self.work.view.context(&shared) else { return Ok(()) };
@@ -169,6 +171,10 @@ impl<'h, 'r> FinalProof<'h, 'r> {
         }
         reports
     }
+}
+
+fn is_check(probe: &Probe) -> bool {
+    matches!(probe, Probe::Check { .. })
 }
 
 fn list_settled(findings: &BTreeMap<StepId, StepFinding>) -> Vec<StepId> {

@@ -93,14 +93,20 @@ impl<'r> HostWork<'r> {
         next: &BTreeSet<Probe>,
         secrets: &SecretStore,
     ) -> Result<(), LinkLost> {
-        self.observe(&(probes | next), secrets).await?;
-        self.ahead = Some(ObservedAhead { probes: next.clone(), ended: Instant::now() });
+        let all = probes | next;
+        self.observe(&all, secrets).await?;
+        self.ahead = Some(ObservedAhead { probes: all, ended: Instant::now() });
         Ok(())
     }
 
     /// Reports whether all `probes` were just observed and nothing acted since.
     pub fn is_observed(&self, probes: &BTreeSet<Probe>) -> bool {
-        self.ahead.as_ref().is_some_and(|ahead| ahead.ended.elapsed() < AHEAD_LIMIT && probes.is_subset(&ahead.probes))
+        self.fresh_probes().is_some_and(|fresh| probes.is_subset(fresh))
+    }
+
+    /// Returns the probes that were just observed, if nothing acted since.
+    pub fn fresh_probes(&self) -> Option<&BTreeSet<Probe>> {
+        self.ahead.as_ref().filter(|ahead| ahead.ended.elapsed() < AHEAD_LIMIT).map(|ahead| &ahead.probes)
     }
 
     /// Forgets what was observed ahead: something is about to change the host.

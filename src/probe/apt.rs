@@ -13,13 +13,13 @@ use std::collections::{BTreeMap, BTreeSet};
 /// everything and write nothing, it uses fresh caches and builds stale ones in memory. If capabilities do not allow
 /// that, it runs without caches, which is slower.
 pub(crate) const APT_POLICY: &str = r#"
-forge_policy() (
+forge_policy() {
 need apt-cache
-[ -w /var/cache/apt ] || exec apt-cache policy -- "$@"
+[ -w /var/cache/apt ] || { apt-cache policy -- "$@"; return; }
 setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=+dac_read_search --ambient-caps=+dac_read_search \
-  apt-cache policy -- "$@" 2>/dev/null && exit 0
-exec apt-cache -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= policy -- "$@"
-)"#;
+  apt-cache policy -- "$@" 2>/dev/null && return
+apt-cache -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= policy -- "$@"
+}"#;
 
 /// Queries the packages that are not in the wanted state according to dpkg's rows: arguments are pairs of name and
 /// version, an empty one for any, one that ends in `-` for any revision of an upstream version. Names with an

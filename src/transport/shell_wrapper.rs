@@ -143,7 +143,7 @@ pub(super) const LOCKING_WRAPPER: &str = concat!(
     r#"[ -z "$u" ] || { : >"$f"; say unit "$u"; }; "#,
     r#"for d in "$6"/forge-*; do [ "$d" = "$6/$5" ] && continue; [ -e "$d" ] || continue; "#,
     r#"[ -e "$d/result" ] && [ -z "$(find "$d" -maxdepth 0 -mmin +10)" ] || rm -rf "$d"; done; "#,
-    r#"printf '\001%s<got\n' "$m"; while timeout 90 sh -c "read -r x" 9>&-; do :; done; : >"$f""#,
+    r#"printf '\001%s<got\n' "$m"; while timeout 90 grep -q "" 9>&-; do :; done; : >"$f""#,
 );
 
 /// The login's PATH may contain other programs than the host's own.
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn locking_wrapper_uses_the_lease_timeout() {
-        assert!(LOCKING_WRAPPER.contains(&format!("timeout {LEASE_S} sh")));
+        assert!(LOCKING_WRAPPER.contains(&format!("timeout {LEASE_S} grep")));
     }
 
     #[test]

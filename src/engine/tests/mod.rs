@@ -11,6 +11,7 @@ mod leftover;
 mod new_cluster;
 mod nodes;
 mod pending;
+mod proof;
 mod removal;
 mod renewal;
 mod rollout;

@@ -50,6 +50,8 @@ impl<'r> MaintenanceWindow<'r> {
             if work.link.is_lost() || self.run.cancel.level() > StopLevel::No {
                 return;
             }
+            // Each stage of the window may change the host.
+            work.forget_ahead();
             let (next, passed) = match self.stage {
                 StepStage::Before if is_close_only(window) => (StepStage::Inside(0), Ok(())),
                 StepStage::Before => (StepStage::Inside(0), self.open(work, window).await),

@@ -164,3 +164,58 @@ fn unreadable_owner_is_a_failure_not_a_refusal() {
         assert_eq!(source(shell, &path, ""), "");
     }
 }
+
+/// Looks at `fixed` once, then enters each of `paths`. Returns what `enter` reports about them, and how often `stat` ran.
+fn enter_after_looking(fixed: &[&str], paths: &[&str]) -> (Vec<String>, usize) {
+    let code = ShellFragment::new()
+        .code("set -u\nfail() { printf '%s' \"$*\"; exit 1; }\nstat() { printf . >&3; command stat \"$@\"; }\n")
+        .append_fragment(find_fixed_directories(fixed.iter().copied()))
+        .code(ENTER_DIRECTORY);
+    let visit = |code: ShellFragment, path: &&str| {
+        code.code("( enter")
+            .word(*path)
+            .code("; printf '%s shared=%s foreign=%s me=%s\\n' \"$(readlink /proc/self/cwd)\" \"$shared\" \"$foreign\" \"$me\" )\n")
+    };
+    let script = crate::script::ShellScript {
+        body: paths.iter().fold(code, visit),
+        token: crate::script::ScriptToken::new("0123456789abcdef0123456789abcdef"),
+        limit: std::time::Duration::from_secs(10),
+    };
+    let text = script.render_text(&crate::model::SecretStore::default()).expect("a script");
+    let calls = tempfile::NamedTempFile::new().expect("a file");
+    let shell = format!("exec 3>{}\n{}", calls.path().display(), secrecy::ExposeSecret::expose_secret(&text));
+    let output = Command::new("dash").args(["-c", &shell]).output().expect("it starts");
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect();
+    (said, std::fs::read(calls.path()).expect("the calls").len())
+}
+
+#[test]
+fn directories_that_only_root_can_change_are_looked_at_once() {
+    let Ok(folder) = tempfile::tempdir_in("/run") else { return };
+    let at = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    for name in ["a", "a/b", "c", "open", "theirs"] {
+        std::fs::create_dir_all(at(name)).expect("a folder");
+    }
+    symlink("a", at("link")).expect("a link");
+    std::fs::set_permissions(at("open"), PermissionsExt::from_mode(0o777)).expect("a mode");
+    let (ab, c, open, link) = (at("a/b"), at("c"), at("open"), at("link/b"));
+    let mine = |path: &str| format!("{path} shared= foreign= me=0");
+    let (said, calls) = enter_after_looking(&[&ab, &c], &[&ab, &c, &ab]);
+    assert_eq!((said, calls), (vec![mine(&ab), mine(&c), mine(&ab)], 1));
+    // A directory that was not among them is looked at.
+    let (said, calls) = enter_after_looking(&[&ab, "/"], &[&ab, &c, "/"]);
+    assert_eq!((said, calls), (vec![mine(&ab), mine(&c), mine("/")], 2));
+    // If others can place entries in one of them, a link leads there, or one is missing, each is looked at.
+    for odd in [&open, &link, &at("missing")] {
+        let (said, calls) = enter_after_looking(&[&ab, odd], &[&ab, &c]);
+        assert_eq!((said, calls), (vec![mine(&ab), mine(&c)], 3), "{odd}");
+    }
+    let (said, _) = enter_after_looking(&[&open], &[&open]);
+    assert_eq!(said, [format!("{open} shared=all foreign= me=0")]);
+    if chown(at("theirs"), Some(OTHER), Some(OTHER)).is_ok() {
+        let theirs = at("theirs");
+        let (said, _) = enter_after_looking(&[&ab, &theirs], &[&theirs]);
+        assert_eq!(said, [format!("{theirs} shared=all foreign= me=0")]);
+    }
+}
