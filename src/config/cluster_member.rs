@@ -57,7 +57,7 @@ pub(super) fn add_cluster_member(project: &mut Project, named: bool, diags: &mut
         project.recipes.values().filter(|recipe| has_cluster_parts(recipe)).cloned().collect();
     let Some(first) = recipes.first() else { return };
     if project.kubernetes.is_none() && !named {
-        recipes.iter().for_each(|recipe| report_missing_api(recipe, diags));
+        report_missing_api(project, &recipes, diags);
         return;
     }
     let host = create_cluster_host(first.span);
@@ -84,12 +84,23 @@ fn create_cluster_host(span: Span) -> Host {
     }
 }
 
-fn report_missing_api(recipe: &Recipe, diags: &mut DiagList) {
-    for part in iter_cluster_parts(recipe) {
-        let message = format!("{} runs through the cluster's API, but the inventory declares none", part.name);
-        let hint = "declare it: `kubernetes: { kubeconfig: ~/.kube/config, context: NAME }`";
-        diags.push(Diag::error(DiagCode::BadScope, message).with_span(part.span).hint(hint));
-    }
+/// Reports the missing declaration of the API once, at the first entry that applies one of `recipes`.
+fn report_missing_api(project: &Project, recipes: &[Arc<Recipe>], diags: &mut DiagList) {
+    let entry_of = |recipe: &Arc<Recipe>| {
+        let all = project.instances.values().flatten().filter(|own| own.recipe.name == recipe.name);
+        all.map(|own| own.span).min().unwrap_or(recipe.span)
+    };
+    let Some(first) = recipes.iter().min_by_key(|recipe| entry_of(recipe)) else { return };
+    let Some(part) = iter_cluster_parts(first).next() else { return };
+    let names: Vec<String> = recipes.iter().map(|recipe| format!("`{}`", recipe.name)).collect();
+    let what = match names.as_slice() {
+        [name] => format!("recipe {name} uses"),
+        names => format!("recipes {} use", names.join(", ")),
+    };
+    let label = format!("{} runs through the API", part.name);
+    let diag = Diag::error(DiagCode::BadScope, format!("{what} the cluster's API, but the inventory declares none"));
+    let hint = "declare it: `kubernetes: { kubeconfig: ~/.kube/config, context: NAME }`";
+    diags.push(diag.with_span(entry_of(first)).with_other_span(part.span, label).hint(hint));
 }
 
 /// Returns the API's single instance of a recipe. If the recipe is applied to some hosts and removed from others, the

@@ -376,7 +376,8 @@ fn connect_recipes(
     diags: &mut DiagList,
 ) {
     project.recipes = applied.recipes.clone();
-    let known = |name: &str| library.get(name).is_some_and(|recipe| recipe.uses.is_empty());
+    let has_unknown = has_unknown_recipe(diags);
+    let known = |name: &str| !has_unknown && library.get(name).is_some_and(|recipe| recipe.uses.is_empty());
     graph_links::check_applied(&applied, known, graph_links::list_host_requirements, diags);
     graph_links::check_applied(
         &applied,
@@ -385,7 +386,9 @@ fn connect_recipes(
         diags,
     );
     graph_links::check_exports(&applied, known, project, diags);
-    cluster_member::check_cluster_needs(&applied.recipes, library, diags);
+    if !has_unknown {
+        cluster_member::check_cluster_needs(&applied.recipes, library, diags);
+    }
     project.graph = graph_links::build_graph(&applied, project, diags);
     let ties = |recipe: &Arc<Recipe>| {
         (recipe.name.clone(), recipe_reads::find_read_versions(recipe, library, &project.programs))
@@ -403,12 +406,20 @@ fn connect_recipes(
     }
 }
 
+/// Reports whether the name of a recipe is unknown: what other recipes need or read of it is then not known either, and
+/// is not reported as a second mistake.
+fn has_unknown_recipe(diags: &DiagList) -> bool {
+    diags.0.iter().any(|diag| diag.code == DiagCode::UnknownRecipe)
+}
+
 /// Expands every step and evaluates every rule without facts, to report errors that do not depend on a host's state.
 /// Also reads every local file, so that later stages do no file I/O.
 fn expand_without_facts(project: &Project, broken: &HashSet<Span>, diags: &mut DiagList) {
     let expander = StepExpander::new(project);
     let exports = ExportedValues::new();
     let known = ExpansionInputs { facts: FactSource::NotYet, exports: &exports };
+    let has_unknown = has_unknown_recipe(diags);
+    let earlier = diags.0.len();
     let mut claims = ConflictFinder::default();
     let mut written = WrittenValues::new(project);
     for (name, own) in &project.instances {
@@ -433,6 +444,10 @@ fn expand_without_facts(project: &Project, broken: &HashSet<Span>, diags: &mut D
             turns.push((step, expanded));
         }
         claims.check_host(host, &turns, diags);
+    }
+    if has_unknown {
+        let found = diags.0.split_off(earlier);
+        diags.0.extend(found.into_iter().filter(|diag| diag.code != DiagCode::UnknownName));
     }
 }
 
