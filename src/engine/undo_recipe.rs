@@ -213,7 +213,8 @@ impl<'j> RunOnHost<'j> {
         if let Some(run) = self.journal.later.find_run(self.cluster, &step.step) {
             return Some(format!("run {run} changed it again: undo that run first"));
         }
-        step.effect.paths.iter().find_map(|path| self.find_path_refusal(path))
+        let removed = || step.effect.removes.iter().find_map(|path| self.find_later_edit(path));
+        step.effect.paths.iter().find_map(|path| self.find_path_refusal(path)).or_else(removed)
     }
 
     /// Whether the run, or a later one, proved the step, as its record says. Steps of an undo have no records, and an undone
@@ -245,7 +246,9 @@ impl<'j> RunOnHost<'j> {
             let mark = UndoGroup::removal_mark_path(self.selection.run, group.number, at);
             let is_proven = self.is_proven(step);
             let rest = |declared| resource::declare_removal_of_rest(declared, &mark).filter(|_| !is_proven);
-            return step.effect.steps.iter().flat_map(|own| rest(own).into_iter().chain([own.clone()])).collect();
+            let own = |own| resource::permit_overwrite(own, self.selection.overwrite);
+            let own = |declared| rest(declared).into_iter().chain([own(declared)]);
+            return step.effect.steps.iter().flat_map(own).collect();
         }
         let others = taken.iter().flat_map(|at| &self.steps[*at].1.effect.steps).collect();
         let context = ClusterUndoContext {
@@ -263,6 +266,11 @@ impl<'j> RunOnHost<'j> {
             Some((_, _, FormerState::Other)) => return Some(format!("`{path}` was neither a file nor a link")),
             Some(_) => {}
         }
+        self.find_later_edit(path)
+    }
+
+    /// Returns that a path was changed after the run, unless the change is overwritten.
+    fn find_later_edit(&self, path: &str) -> Option<String> {
         let last = self.journal.groups.iter().rev().find(|group| group.before.contains_key(path))?;
         let first = self.journal.groups.iter().find(|group| group.before.contains_key(path))?;
         let (after, now) = (last.after.get(path), last.now.get(path));

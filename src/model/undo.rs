@@ -14,6 +14,10 @@ pub struct UndoEffect {
     /// Declarations of the state before the change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<UndoDeclaration>,
+    /// Files that the change made and that `steps` remove: one that was changed after the run is not removed. They are
+    /// among `boot.paths`, so the journal has their state after the change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removes: Vec<String>,
     /// What the undo leaves unchanged: lowercase fragments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remains: Vec<String>,
@@ -143,6 +147,11 @@ impl UndoEffect {
     /// Adds what the guard of a reboot restores besides files.
     pub fn with_boot(self, boot: BootUndo) -> Self {
         Self { boot, ..self }
+    }
+
+    /// Adds files that the change made and that the declared steps remove.
+    pub fn removing(self, removes: Vec<String>) -> Self {
+        Self { removes, ..self }
     }
 
     /// Adds what the undo leaves unchanged.

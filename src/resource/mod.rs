@@ -46,4 +46,5 @@ pub use system::service::refresh_recorded_start;
 pub use traits::{EffectReach, GuardSupport, KindTraits, PackageExposure, PackageListing};
 pub use undo_kinds::{
     ClusterUndoContext, align_memberships, build_cluster_undo, find_cluster_refusal, is_undo_declaration,
+    permit_overwrite,
 };

@@ -4,6 +4,7 @@ use super::assessment::AssessmentContext;
 use super::earlier_effects::EarlierStepEffects;
 use super::field::{FieldType, FieldValues};
 use super::kind::{Resource, ResourceKind};
+use super::shared::support::ONLY_UNCHANGED;
 use super::{accounts, cluster, files, generic, packages, system};
 use crate::model::{StepVerdict, UndoDeclaration, Value};
 use crate::probe::Observation;
@@ -79,6 +80,16 @@ fn align_membership(earlier: &mut UndoDeclaration, later: &UndoDeclaration) {
     } else if !own.contains(other) {
         own.push(other.clone());
     }
+}
+
+/// Returns a declaration of a host's journal as it is planned: with `overwrite`, a removal takes what was changed after
+/// the run, too.
+pub fn permit_overwrite(declared: &UndoDeclaration, overwrite: bool) -> UndoDeclaration {
+    let mut permitted = declared.clone();
+    if overwrite && let Some(guarded) = permitted.fields.get_mut(ONLY_UNCHANGED) {
+        *guarded = json!(false);
+    }
+    permitted
 }
 
 /// What the declarations of a step of the cluster depend on besides the step's own journal.

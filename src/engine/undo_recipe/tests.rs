@@ -7,7 +7,7 @@ use crate::engine::history::{PastRun, StepInFlight};
 use crate::engine::host_report::empty_report;
 use crate::engine::report::{HostReport, RunReport, StepReport};
 use crate::engine::undo_request::ChangedSteps;
-use crate::model::{HostOutcome, UndoEffect};
+use crate::model::{BootUndo, HostOutcome, UndoEffect};
 use crate::state::{RunInfo, UndoneStep};
 
 fn step(name: &str, effect: UndoEffect) -> UndoStep {
@@ -146,6 +146,39 @@ fn file_that_was_changed_after_the_run_is_refused() {
     assert_eq!(refusals(&undo), [("web/file".to_owned(), "`/f` was changed after the run")]);
     let overwritten = build(UndoSelection { overwrite: true, ..all(&filter) }, vec![moved]);
     assert_eq!((overwritten.refused.len(), overwritten.changes), (0, 1));
+}
+
+/// A timer is removed as a whole, with its units.
+#[test]
+fn file_that_a_declared_removal_takes_is_refused_if_it_was_changed() {
+    let removed = UndoDeclaration::absent("timer", json!({ "name": "t", "command": "true" }));
+    let effect = UndoEffect::declare(vec![removed]).removing(vec!["/t".to_owned()]);
+    let effect = effect.with_boot(BootUndo { paths: vec!["/t".to_owned()], ..BootUndo::default() });
+    let made = group(0, &[("/t", "none")], vec![step("timer", effect)]);
+    let filter = StepFilter::default();
+    let mut left = made.clone();
+    left.after.extend([stat("/t", 1)]);
+    left.now.extend([stat("/t", 1)]);
+    assert_eq!(build(all(&filter), vec![left.clone()]).changes, 1);
+    left.now.extend([stat("/t", 2)]);
+    let undo = build(all(&filter), vec![left.clone()]);
+    assert_eq!(refusals(&undo), [("web/timer".to_owned(), "`/t` was changed after the run")]);
+    let overwritten = build(UndoSelection { overwrite: true, ..all(&filter) }, vec![left]);
+    assert_eq!((overwritten.refused.len(), overwritten.changes), (0, 1));
+}
+
+#[test]
+fn overwriting_undo_lifts_the_guard_of_a_removal() {
+    let fields = json!({ "into": "/a", "path": "/stamp", "only_unchanged": true });
+    let made = || {
+        group(0, &[], vec![step("ar", UndoEffect::declare(vec![UndoDeclaration::absent("archive", fields.clone())]))])
+    };
+    let filter = StepFilter::default();
+    let guarded = |overwrite: bool| {
+        let undo = build(UndoSelection { overwrite, ..all(&filter) }, vec![made()]);
+        generated_steps(&undo)[0]["archive"]["only_unchanged"].clone()
+    };
+    assert_eq!((guarded(false), guarded(true)), (json!(true), json!(false)));
 }
 
 #[test]

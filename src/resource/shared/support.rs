@@ -128,6 +128,9 @@ pub(in crate::resource) fn parent_path(path: &str) -> Option<&str> {
     }
 }
 
+/// The field that guards a removal: an undo removes only what was not changed after the run.
+pub(in crate::resource) const ONLY_UNCHANGED: &str = "only_unchanged";
+
 /// The field for the owner of a file.
 pub(in crate::resource) const OWNER_FIELD: FieldSpec = FieldSpec::optional(
     "owner",

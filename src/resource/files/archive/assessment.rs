@@ -51,6 +51,11 @@ impl UnpackedState {
         Some(state)
     }
 
+    /// Reports whether there is nothing but unchanged members.
+    fn is_unchanged(&self) -> bool {
+        self.strangers.is_empty() && self.differing.is_empty() && !self.more
+    }
+
     fn differing_names(&self) -> EntryNames {
         EntryNames { names: self.differing.clone(), more: self.more }
     }
@@ -193,6 +198,17 @@ impl ArchiveResource {
             .hint("`into` is replaced as a whole: choose a dedicated directory, or empty this one")
     }
 
+    fn block_changed_content(&self, state: &UnpackedState) -> Assessment<ArchiveDiff> {
+        let strangers = (!state.strangers.is_empty())
+            .then(|| format!("contains entries that forge did not unpack: {}", state.stranger_names().describe()));
+        let changed = (!state.differing.is_empty())
+            .then(|| format!("has missing or modified members: {}", state.differing_names().describe()));
+        let what: Vec<String> = strangers.into_iter().chain(changed).collect();
+        let basis = json!({ "unpacked": state.stamp, "differing": state.differing, "others": state.strangers });
+        Assessment::blocked(BlockClass::Host, format!("`{}` {}", self.into, what.join(", and ")), basis)
+            .hint("save what is needed; an undo with `--overwrite` removes the directory with these entries")
+    }
+
     fn assess_unpacked(&self, digest: &str, state: &UnpackedState, into: &PathInfo) -> Assessment<ArchiveDiff> {
         let noted = state.stamp.as_deref().unwrap_or_default();
         let (old, options) = noted.split_once(' ').unwrap_or((noted, ""));
@@ -235,8 +251,13 @@ impl ArchiveResource {
                 Assessment::blocked(BlockClass::Host, reason, type_basis(info))
             }
             PathState::Present(_) if state.stamp.is_none() => self.block_foreign_content(&state),
+            PathState::Present(_) if self.only_unchanged && !state.is_unchanged() => self.block_changed_content(&state),
             PathState::Present(_) => {
-                let diff = ArchiveDiff::Remove { members: state.members, lost: state.stranger_names() };
+                let diff = ArchiveDiff::Remove {
+                    members: state.members,
+                    changed: state.differing_names(),
+                    lost: state.stranger_names(),
+                };
                 let reason = format!("`{}` exists and is removed with its contents", self.into);
                 Assessment::differs(reason, diff, DisruptionClass::D0, json!({ "unpacked": state.stamp }))
             }

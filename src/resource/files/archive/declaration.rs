@@ -23,6 +23,8 @@ pub(super) struct ArchiveResource {
     pub(super) owner: String,
     pub(super) group: String,
     pub(super) absent: bool,
+    /// Whether a removal takes nothing but unchanged members.
+    pub(super) only_unchanged: bool,
 }
 
 /// Mode of the directory that holds the members.

@@ -24,6 +24,8 @@ pub(super) enum ArchiveDiff {
     /// The members were unpacked and must not exist.
     Remove {
         members: usize,
+        /// Members that are missing or were modified after unpacking.
+        changed: EntryNames,
         lost: EntryNames,
     },
 }
@@ -106,8 +108,13 @@ impl ResourceDiff for ArchiveDiff {
             }
             Self::Ownership(directory) => directory.render_changes(),
             Self::Await { path } => vec![AttributeChange::new("archive", None, Some(path))],
-            Self::Remove { members, lost } => {
-                let members = AttributeChange::new("members", Some(&format!("{members} of the archive")), None);
+            Self::Remove { members, changed, lost } => {
+                let differing = match changed.names.is_empty() {
+                    true => String::new(),
+                    false => format!("; missing or modified: {}", changed.describe()),
+                };
+                let members = format!("{members} of the archive{differing}");
+                let members = AttributeChange::new("members", Some(&members), None);
                 [members].into_iter().chain(lost.render_change("lost", None)).collect()
             }
         }

@@ -11,7 +11,9 @@ use crate::probe::{Observation, Probe};
 use crate::resource::files::absent::check_removable;
 use crate::resource::shared::accounts::{AccountName, account_probes, require_accounts};
 use crate::resource::shared::file_target::{FileBody, path_probe};
-use crate::resource::shared::support::{bad_value, format_mode, parse_owner_and_group, required_text, sha256_hex};
+use crate::resource::shared::support::{
+    ONLY_UNCHANGED, bad_value, format_mode, parse_owner_and_group, required_text, sha256_hex,
+};
 use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource, FieldSpec,
@@ -50,7 +52,8 @@ the directory `into` itself has mode 0755. The old directory is removed afterwar
 **Disruption** is that of the step's `disruption` key. Use `restart_on` to restart a service after the archive was
 unpacked again.
 
-**Removal** removes `into` with its contents, if forge unpacked it.",
+**Removal** removes `into` with its contents, if forge unpacked it. The plan lists entries that are lost with it. With
+`only_unchanged: true`, other entries and changed members block it.",
     fields: FIELDS,
     build,
     traits: KindTraits { removes_more: true, unpacks_files: true, exposure: PackageExposure::Unknown, ..KindTraits::DEFAULT },
@@ -65,6 +68,11 @@ const FIELDS: &[FieldSpec] = &[
         "strip",
         FieldType::Int { min: 0, max: 32 },
         "Number of leading path components to remove from member names; shorter names are skipped. Default `0`.",
+    ),
+    FieldSpec::optional(
+        ONLY_UNCHANGED,
+        FieldType::Bool,
+        "Whether a removal is blocked if `into` contains other entries, or members that were changed. Default `false`.",
     ),
     FieldSpec::optional("owner", FieldType::Name, "Owner of all members. Default `root`."),
     FieldSpec::optional("group", FieldType::Name, "Group of all members. Default `root`."),
@@ -95,6 +103,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         owner,
         group,
         absent,
+        only_unchanged: fields.get_bool(ONLY_UNCHANGED).unwrap_or(false),
     }))
 }
 
@@ -210,7 +219,7 @@ impl TypedResource for ArchiveResource {
         match diff {
             ArchiveDiff::Unpack(diff) if diff.creates => {
                 // A removal reads no archive, but needs the name of one: a host must not name a file of the controller.
-                let fields = json!({ "into": self.into, "path": self.stamp_path() });
+                let fields = json!({ "into": self.into, "path": self.stamp_path(), (ONLY_UNCHANGED): true });
                 UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, fields)])
             }
             ArchiveDiff::Ownership(changes) => {

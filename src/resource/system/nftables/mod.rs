@@ -471,10 +471,12 @@ impl TypedResource for NftablesResource {
 
     fn undo(&self, diff: &NftablesDiff) -> UndoEffect {
         let unit = diff.unit.as_ref().map(|unit| self.unit.undo(unit).paths).unwrap_or_default();
-        let paths = diff.file.as_ref().map(|_| self.target.path.clone()).into_iter().chain(unit).collect();
+        let paths: Vec<String> = diff.file.as_ref().map(|_| self.target.path.clone()).into_iter().chain(unit).collect();
         let enabled = diff.former_unit.filter(|_| diff.enabled.is_some()).map(|former| former.enabled);
         let units = enabled.map(|enabled| UnitAtBoot { name: self.service.clone(), enabled }).into_iter().collect();
-        undo_table(self, diff).with_boot(BootUndo { paths, units, ..BootUndo::default() })
+        let undo = undo_table(self, diff);
+        let removes = if undo.steps.iter().any(|declared| declared.absent) { paths.clone() } else { Vec::new() };
+        undo.removing(removes).with_boot(BootUndo { paths, units, ..BootUndo::default() })
     }
 }
 

@@ -325,10 +325,10 @@ impl TypedResource for TimerResource {
         let made = diff.state.as_ref().is_some_and(|state| state.enabled.as_ref().is_some_and(|on| on.from.is_none()));
         if made && !self.absent {
             let fields = json!({ "name": self.name, "command": "true" });
-            let paths = [&self.service, &self.timer].map(|unit| unit.path().to_owned()).into();
+            let paths: Vec<String> = [&self.service, &self.timer].map(|unit| unit.path().to_owned()).into();
             let units = vec![UnitAtBoot { name: format!("{}.timer", self.name), enabled: false }];
             let removed = UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, fields)]);
-            return removed.with_boot(BootUndo { paths, units, ..BootUndo::default() });
+            return removed.removing(paths.clone()).with_boot(BootUndo { paths, units, ..BootUndo::default() });
         }
         let file = |unit: &UnitResource, change: &Option<UnitDiff>| {
             matches!(change, Some(UnitDiff::File { .. })).then(|| unit.path().to_owned())
