@@ -45,6 +45,8 @@ use std::sync::Arc;
 pub struct UndoArgs {
     /// The run: `last`, or an ID that `forge runs` lists
     pub run: String,
+    #[command(flatten)]
+    pub inventory: InventoryArg,
     /// Skip the confirmation prompt; JSON output never implies this
     #[arg(long)]
     pub yes: bool,
@@ -62,7 +64,7 @@ pub struct UndoArgs {
 }
 
 pub fn run_undo<B: Backend>(cx: &VerbContext<'_, B>, args: &UndoArgs) -> VerbResult {
-    let target = cx.resolve_target(&InventoryArg::default())?;
+    let target = cx.resolve_target(&args.inventory)?;
     let output = VerbOutput { target: None, ..cx.output_for(&target) };
     // The steps of the run may be gone from the inventory.
     let mut any_step = cx.settings.clone();

@@ -32,6 +32,9 @@ struct ForeignClaim<'r> {
 
 type ForeignClaims<'r> = BTreeMap<RecordedClaim, Vec<ForeignClaim<'r>>>;
 
+/// When this inventory was applied last to what it claims here, by whichever step.
+type OwnTimes = BTreeMap<RecordedClaim, jiff::Timestamp>;
+
 /// Returns a warning for each other inventory that has declared something here that a step of this one declares
 /// differently.
 pub(super) fn warn_other_inventories(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> Vec<HostWarning> {
@@ -42,10 +45,11 @@ pub(super) fn warn_other_inventories(case: &HostContext<'_>, turns: &[StepInstan
     if foreign.is_empty() {
         return Vec::new();
     }
+    let own = list_own_times(case);
     let mut found: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for turn in turns {
-        for claim in find_contradictions(case, turn, &foreign) {
-            let said = describe_contradiction(case, turn, claim.1, claim.0);
+        for claim in find_contradictions(case, turn, &foreign, &own) {
+            let said = describe_contradiction(turn, claim.1, claim.0, &own);
             let told = found.entry(claim.1.cluster).or_default();
             // A step may claim several things, a name and a file.
             if !told.contains(&said) {
@@ -85,6 +89,23 @@ fn list_foreign_claims<'r>(case: &HostContext<'r>) -> ForeignClaims<'r> {
     found
 }
 
+fn list_own_times(case: &HostContext<'_>) -> OwnTimes {
+    let own = case.ground.project.cluster.as_str();
+    let mut times = OwnTimes::new();
+    for (step, record) in case.seen.records.iter().flat_map(|(step, all)| all.iter().map(move |one| (step, one))) {
+        if record.get("cluster").and_then(Value::as_str).is_some_and(|cluster| cluster != own) {
+            continue;
+        }
+        let memory = parse_latest_record(step, record);
+        let (Some(identity), Some(time)) = (memory.identity, memory.time) else { continue };
+        for claim in identity.claims.into_iter().chain(identity.part_of) {
+            let latest = times.entry(claim).or_insert(time);
+            *latest = time.max(*latest);
+        }
+    }
+    times
+}
+
 /// Of several steps of one inventory that declared the same, only the last one counts: the others were renamed.
 fn add_latest<'r>(known: &mut Vec<ForeignClaim<'r>>, entry: ForeignClaim<'r>) {
     let same = |other: &ForeignClaim<'_>| other.cluster == entry.cluster && other.whole && entry.whole;
@@ -99,6 +120,7 @@ fn find_contradictions<'f, 'r>(
     case: &HostContext<'_>,
     turn: &StepInstance<'_>,
     foreign: &'f ForeignClaims<'r>,
+    own_times: &OwnTimes,
 ) -> Vec<(&'f RecordedClaim, &'f ForeignClaim<'r>)> {
     let ExpansionState::Resource(resource) = &turn.expanded.state else { return Vec::new() };
     let own = resource_identity(resource.as_ref());
@@ -108,7 +130,7 @@ fn find_contradictions<'f, 'r>(
         let Some((claim, others)) = foreign.get_key_value(claim) else { continue };
         let differs = |other: &&ForeignClaim<'_>| match (whole, other.whole) {
             (false, false) => false,
-            (true, true) => contradicts(case, turn, resource.as_ref(), other),
+            (true, true) => contradicts(case, turn, resource.as_ref(), other, own_times.get(claim)),
             // A file as a whole, and a line or block in it.
             _ => !other.removed && !is_removal(turn, resource.as_ref()),
         };
@@ -126,12 +148,13 @@ fn contradicts(
     turn: &StepInstance<'_>,
     resource: &dyn Resource,
     other: &ForeignClaim<'_>,
+    own_time: Option<&jiff::Timestamp>,
 ) -> bool {
     match (is_removal(turn, resource), other.removed) {
         (true, true) => false,
         (true, false) => true,
         // What another inventory removed may be taken over; only a later removal takes it away again.
-        (false, true) => is_later(case, turn, other),
+        (false, true) => is_later(own_time, other),
         (false, false) if resource.kind() != other.kind => true,
         (false, false) => declares_otherwise(case, resource, other),
     }
@@ -146,24 +169,24 @@ fn declares_otherwise(case: &HostContext<'_>, resource: &dyn Resource, other: &F
     }
 }
 
-/// Reports whether the other inventory was applied after this one.
-fn is_later(case: &HostContext<'_>, turn: &StepInstance<'_>, other: &ForeignClaim<'_>) -> bool {
-    let own = case.find_record(&turn.expanded.id).and_then(|record| record.get("time")?.as_str()?.parse().ok());
-    other.time > own
+/// Reports whether the other inventory was applied after this one, which was applied here before.
+fn is_later(own_time: Option<&jiff::Timestamp>, other: &ForeignClaim<'_>) -> bool {
+    own_time.zip(other.time).is_some_and(|(own, other)| other > *own)
 }
 
 fn describe_contradiction(
-    case: &HostContext<'_>,
     turn: &StepInstance<'_>,
     other: &ForeignClaim<'_>,
-    (kind, name): &RecordedClaim,
+    claim: &RecordedClaim,
+    own_times: &OwnTimes,
 ) -> String {
+    let (kind, name) = claim;
     let text = |key: &str| other.record.get(key).and_then(Value::as_str).unwrap_or("?");
-    let last = match is_later(case, turn, other) {
-        true => {
-            format!(", applied after this one in run {} by {} on {}", text("run"), text("user"), text("controller"))
-        }
-        false => String::new(),
+    let run = || format!("in run {} by {} on {}", text("run"), text("user"), text("controller"));
+    let last = match own_times.get(claim) {
+        None => format!(", {}", run()),
+        own if is_later(own, other) => format!(", applied after this one {}", run()),
+        Some(_) => String::new(),
     };
     let what = match ObjectId::from_claim(name).filter(|_| kind == "object") {
         Some(object) => object.to_string(),

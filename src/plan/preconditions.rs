@@ -69,7 +69,8 @@ pub fn describe_changed_preconditions(before: &[Precondition], now: &[Preconditi
     let gone = before.iter().map(|part| (&part.what, Some(&part.value), of(now, &part.what)));
     let new = now.iter().filter(|part| of(before, &part.what).is_none());
     let all = gone.chain(new.map(|part| (&part.what, None, Some(part.value.clone()))));
-    let differ = all.filter(|(_, from, to)| *from != to.as_ref());
+    let set = |value: Option<&UntrustedText>| value.filter(|value| value.raw() != "null").cloned();
+    let differ = all.filter(|(_, from, to)| set(*from) != set(to.as_ref()));
     let parts: Vec<String> = differ.map(|(what, from, to)| describe_changed_value(what, from, to.as_ref())).collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
@@ -112,7 +113,9 @@ mod tests {
     fn changed_preconditions_show_old_and_new_values() {
         let before = parts(&[("facts.os.id", "\"debian\""), ("version", "\"1.0\""), ("held", "true")]);
         assert_eq!(describe_changed_preconditions(&before, &before), None);
-        let now = parts(&[("facts.os.id", "\"debian\""), ("version", "\"1.1\""), ("status", "\"broken\"")]);
+        let now =
+            [("facts.os.id", "\"debian\""), ("version", "\"1.1\""), ("status", "\"broken\""), ("mounted", "null")];
+        let now = parts(&now);
         assert_eq!(
             describe_changed_preconditions(&before, &now).as_deref(),
             Some(

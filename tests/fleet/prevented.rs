@@ -331,7 +331,7 @@ fn file_that_another_inventory_declares_is_named() {
     let drift = blue.forge(["drift", "inventory.yaml"]);
     assert!(drift.code == 0 && !drift.stdout.contains("with another declaration"), "{drift}");
     let planned = green.forge(["plan", "inventory.yaml"]);
-    let says = "cluster `blue` was applied here with another declaration: path `/srv/page` by `page/page`, there by `page/page`";
+    let says = "cluster `blue` was applied here with another declaration: path `/srv/page` by `page/page`, there by `page/page`, in run ";
     assert!(planned.stdout.contains(says) && !planned.stdout.contains("/srv/common` by"), "{planned}");
     assert_eq!(apply(&green).code, 0);
     assert_eq!(node.must("cat /srv/page"), "green");
