@@ -213,6 +213,39 @@ fn undo_of_a_mount_keeps_an_entry_that_was_there_before() {
     assert_eq!((out.code, node.must("cat /etc/fstab; findmnt /srv/data || true")), (0, before), "{out}");
 }
 
+/// What somebody changed after the run in the units of a timer, or put into the directory of an archive, stays there,
+/// unless the undo is told to overwrite it.
+#[test]
+fn changed_units_and_unpacked_files_are_removed_only_with_overwrite() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    node.must("cd /srv && mkdir tool && echo a >tool/a && tar -cf tool.tar -C tool .");
+    let recipe = "recipe: tools\nsummary: A timer and an archive\nsteps:\n  \
+        - { name: scrub, timer: { name: scrub, every: 10m, command: /bin/true } }\n  \
+        - { name: tool, archive: { into: /opt/tool, path: /srv/tool.tar } }\n";
+    let project = Project::new(&nodes).recipe("tools", recipe).inventory("apply: [{ recipe: tools, on: all }]\n");
+    let applied = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert_eq!((applied.code, node.must("cat /opt/tool/a").as_str()), (0, "a"), "{applied}");
+    let run = newest_run(&project);
+    node.must(
+        "echo '# mine' >>/etc/systemd/system/scrub.service; echo keep >/opt/tool/mine; echo changed >/opt/tool/a",
+    );
+    let changed = || node.must("tail -n 1 /etc/systemd/system/scrub.service; cat /opt/tool/mine /opt/tool/a");
+
+    let refused = project.forge(["undo", &run, "inventory.yaml", "--yes"]);
+    let why = "`/etc/systemd/system/scrub.service` was changed after the run";
+    assert!(refused.code == 3 && refused.stderr.contains(why), "{refused}");
+    let partial = project.forge(["undo", &run, "--yes", "--partial"]);
+    let why =
+        "`/opt/tool` contains entries that forge did not unpack: `mine`, and has missing or modified members: `a`";
+    assert!(partial.code == 3 && partial.stdout.contains(why), "{partial}");
+    assert_eq!(changed(), "# mine\nkeep\nchanged");
+
+    let overwritten = project.forge(["undo", &run, "--yes", "--overwrite"]);
+    assert_eq!(overwritten.code, 0, "{overwritten}");
+    assert_eq!(node.must("ls /opt/tool /etc/systemd/system/scrub.* 2>/dev/null || true"), "");
+}
+
 /// Each undo takes back one run more, as the hosts say; a change by hand in between is found.
 #[test]
 fn runs_are_undone_one_after_another() {
