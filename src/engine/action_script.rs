@@ -3,7 +3,7 @@
 use super::event::StepFailure;
 use crate::model::UntrustedText;
 use crate::resource::{Action, ActionBatch, ActionScript};
-use crate::script::{ScriptToken, ShellFragment, safe_path};
+use crate::script::{ScriptToken, ShellFragment};
 use crate::state::UndoScripts;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -71,7 +71,7 @@ pub fn format_exit_status(status: i32) -> String {
 pub fn build_group_script(actions: &[GroupedAction<'_>], undo: &UndoScripts) -> ShellFragment {
     let mut script = ShellFragment::new().code("forge_after() { :\n").append_fragment(undo.after.clone()).code("}\n");
     if actions.iter().any(|action| action.batch.is_some()) {
-        script = script.code("FORGE_FIXED=\nforge_batch() { FORGE_ALSO=$1 FORGE_JOINED=$2; }\n");
+        script = script.code("forge_batch() { FORGE_ALSO=$1 FORGE_JOINED=$2; }\n");
     }
     for (number, action) in actions.iter().enumerate() {
         script = append_batch(script, actions, number)
@@ -112,14 +112,12 @@ pub fn set_contexts(paths: &[String]) -> ShellFragment {
     paths.iter().fold(code, |code, path| code.word(path)).code(" 2>&1 || :\n")
 }
 
-/// Defines how the directories of a run of actions are synced, before its first action, and looks at them once for all
-/// of these actions.
+/// Defines how the directories of a run of actions are synced, before its first action.
 fn open_synced_run(actions: &[GroupedAction<'_>], number: usize) -> ShellFragment {
     let run = find_synced_run(actions, number).filter(|run| run.start == number);
     let Some(run) = run else { return ShellFragment::new() };
     let directories: BTreeSet<&str> = actions[run].iter().filter_map(GroupedAction::directory).collect();
-    let code = safe_path::find_fixed_directories(directories.iter().copied());
-    let code = code.code("FORGE_LATER=yes\nforge_sync() { sync --");
+    let code = ShellFragment::new().code("FORGE_LATER=yes\nforge_sync() { sync --");
     directories.into_iter().fold(code, |code, directory| code.word(directory)).code(" 2>&1; }\n")
 }
 
@@ -128,7 +126,7 @@ fn open_synced_run(actions: &[GroupedAction<'_>], number: usize) -> ShellFragmen
 fn sync_directories(actions: &[GroupedAction<'_>], number: usize) -> ShellFragment {
     let Some(run) = find_synced_run(actions, number) else { return ShellFragment::new() };
     ShellFragment::new().code(match number + 1 == run.end {
-        true => "FORGE_LATER= FORGE_FIXED=\nforge_sync || [ \"$forge_rc\" -ne 0 ] || forge_rc=1\n",
+        true => "FORGE_LATER=\nforge_sync || [ \"$forge_rc\" -ne 0 ] || forge_rc=1\n",
         // The directory of an action that did not run may not exist.
         false => "[ \"$forge_rc\" -eq 0 ] || forge_sync || :\n",
     })

@@ -7,9 +7,6 @@
 //! account can enter. A file of root that does not exist yet needs none where only root can place entries. `mount` and
 //! `umount` take names, not entered directories, so they only get names that no other user can replace.
 
-use super::ShellFragment;
-use std::collections::BTreeSet;
-
 /// Requires `fail`. `enter DIRECTORY` makes it the working directory and sets
 /// - `me`: the user id of the account that this runs as;
 /// - `here`: device and inode of the directory;
@@ -17,8 +14,7 @@ use std::collections::BTreeSet;
 /// - `foreign`: `yes` if other users can replace a part of the path.
 ///
 /// One `stat` covers all parts of a path that other users cannot change; `walk` goes through the rest part by part. The
-/// shell's own `pwd` is not used: bash derives it from the name, which another user may have replaced by then. `enter`
-/// does not look again at the directories that [`find_fixed_directories`] found.
+/// shell's own `pwd` is not used: bash derives it from the name, which another user may have replaced by then.
 pub const ENTER_DIRECTORY: &str = r#"
 owned() { [ "$1" = 0 ] || [ "$1" = "$me" ]; }
 # Sets `open` from owner and raw mode of a directory: whether other users can place entries in it.
@@ -40,9 +36,6 @@ enter() {
   asked=${1:-/} left=${1#/} at='' foreign=''
   [ -d "$1/" ] || missing_directory
   cd -P -- "$1/" || fail "cannot enter directory $asked"
-  case ${FORGE_FIXED-} in *"
-$asked
-"*) me=$FORGE_ME here='' shared='' open=''; return ;; esac
   set -- /proc/self/ /
   while [ -n "$left" ]; do
     at=$at/${left%%/*}
@@ -111,40 +104,6 @@ holders() {
   if owned "$holder"; then printf 'other users'; else printf 'user %s' "$(id -nu -- "$holder" 2>/dev/null || printf %s "$holder")"; fi
 }
 "#;
-
-/// `forge_fixed DIRECTORIES PART…` sets `FORGE_FIXED` to these directories, each between two line breaks, if only root and
-/// this account can place entries in any of their parts, and `FORGE_ME` to the user id of the account. Otherwise both are
-/// empty.
-const FIND_FIXED: &str = r#"forge_fixed() {
-  FORGE_FIXED='' FORGE_ME=''
-  forge_dirs=$1
-  shift
-  forge_parts=$#
-  set -- $(stat -c '%u %f' -- /proc/self/ "$@" 2>/dev/null)
-  [ $# -eq $((2 * forge_parts + 2)) ] || return 0
-  FORGE_ME=$1
-  shift 2
-  while [ $# -gt 0 ]; do
-    if [ "$1" != 0 ] && [ "$1" != "$FORGE_ME" ] || [ $((0x$2 & 0xf012)) -ne 16384 ]; then FORGE_ME=''; return 0; fi
-    shift 2
-  done
-  FORGE_FIXED=$forge_dirs
-}
-"#;
-
-/// Returns code that looks at `directories` once for several actions, which only write files in them: the result stays
-/// true until root itself changes a directory. `enter` uses it until the caller empties `FORGE_FIXED`.
-pub fn find_fixed_directories<'d>(directories: impl IntoIterator<Item = &'d str>) -> ShellFragment {
-    let plain = |directory: &&str| directory.starts_with('/') && !directory.contains('\n');
-    let directories: BTreeSet<&str> = directories.into_iter().filter(plain).collect();
-    let list: String = directories.iter().map(|directory| format!("\n{directory}\n")).collect();
-    let mut parts = BTreeSet::from(["/"]);
-    for directory in &directories {
-        parts.extend(directory.match_indices('/').skip(1).map(|(end, _)| &directory[..end]).chain([*directory]));
-    }
-    let code = ShellFragment::new().code(FIND_FIXED).code("forge_fixed").word(list);
-    parts.into_iter().fold(code, ShellFragment::word).code("\n")
-}
 
 /// Requires [`ENTER_DIRECTORY`], and `path`, `dir`, `name` and `run` of an entry in the entered directory. `stage` creates the
 /// box and enters it: the future content of the path is then `./$name`, the path itself `../$name`. No other user can
