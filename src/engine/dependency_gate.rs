@@ -48,6 +48,13 @@ impl<'r> DependencyGate<'r> {
         Ok(())
     }
 
+    /// Reports whether a step of the group builds on steps of other hosts: what was observed before those ended may no
+    /// longer be true.
+    pub fn depends_on_others(&self, group: &HostStepGroup) -> bool {
+        let mut edges = group.steps.iter().flat_map(|index| self.graph().incoming_edges(*index));
+        edges.any(|edge| !group.steps.contains(&edge.from) && self.run.spans.find_wait(self.host, edge).is_some())
+    }
+
     /// Returns when every step that creates the cluster has run; `step` is the one that waits for them.
     ///
     /// # Errors

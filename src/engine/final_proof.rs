@@ -31,6 +31,10 @@ impl<'h, 'r> FinalProof<'h, 'r> {
     pub async fn run(mut self) -> Vec<VerifyReport> {
         let applied = self.work.view.digest_declarations();
         RecipeVerification::new(self.work).await_all_hosts().await;
+        if self.work.host().is_cluster() {
+            // What hosts did meanwhile may have changed what was observed in the cluster.
+            self.work.forget_ahead();
+        }
         if self.observe_everything().await.is_err() {
             return Vec::new();
         }
@@ -55,7 +59,7 @@ impl<'h, 'r> FinalProof<'h, 'r> {
     /// only that asks for is observed as well.
     async fn observe_everything(&mut self) -> Result<(), LinkLost> {
         let mut asked = BTreeSet::from([Probe::Records, Probe::Account]);
-        // A recipe's own check may take long: if it just ran, and nothing acted since, it does not run again.
+        // A recipe's own check may take long: if it just ran, and this run changed nothing here since, it does not run again.
         asked.extend(self.work.fresh_probes().into_iter().flatten().filter(|probe| is_check(probe)).cloned());
         for _ in 0..MAX_OBSERVATIONS {
             let shared = self.work.run.board.shared_values();

@@ -53,7 +53,12 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         if !self.needs_observation(self.group) {
             return self.report_group_as_planned();
         }
-        let Some(_turns) = self.await_turns().await else {
+        let limited = self.list_limited_steps();
+        if !limited.is_empty() {
+            // Other hosts may act during the wait.
+            self.work.forget_ahead();
+        }
+        let Some(_turns) = self.await_turns(limited).await else {
             return self.work.results.cancel_group(self.group, &self.work.planned);
         };
         if self.observe_group().await.is_err() {
@@ -91,9 +96,8 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
 
     /// Waits until fewer hosts than permitted run those steps of the group that declare `at_once`, before they are
     /// evaluated. Returns the places, or `None` if the run is stopped meanwhile.
-    async fn await_turns(&self) -> Option<Vec<OwnedSemaphorePermit>> {
+    async fn await_turns(&self, limited: BTreeMap<StepIndex, usize>) -> Option<Vec<OwnedSemaphorePermit>> {
         let (run, host) = (self.work.run, self.work.host());
-        let limited = self.list_limited_steps();
         if limited.is_empty() {
             return Some(Vec::new());
         }

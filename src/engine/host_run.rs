@@ -249,7 +249,12 @@ impl<'r> HostRun<'r> {
     async fn run_group(&mut self, group: &HostStepGroup, next: &[&HostStepGroup]) {
         let gate = DependencyGate::new(self.work.run, self.work.host());
         match gate.await_dependencies(group).await {
-            Ok(()) => GroupCycle::new(&mut self.work, &self.window, group, next).run().await,
+            Ok(()) => {
+                if gate.depends_on_others(group) {
+                    self.work.forget_ahead();
+                }
+                GroupCycle::new(&mut self.work, &self.window, group, next).run().await;
+            }
             Err(GateRefusal::Lacks { reason, root }) => {
                 self.work.results.skip_group(group, &self.work.planned, &reason, root.as_ref());
             }

@@ -99,17 +99,17 @@ impl<'r> HostWork<'r> {
         Ok(())
     }
 
-    /// Reports whether all `probes` were just observed and nothing acted since.
+    /// Reports whether all `probes` were just observed, and this run changed nothing on the host since.
     pub fn is_observed(&self, probes: &BTreeSet<Probe>) -> bool {
         self.fresh_probes().is_some_and(|fresh| probes.is_subset(fresh))
     }
 
-    /// Returns the probes that were just observed, if nothing acted since.
+    /// Returns the probes that were just observed, if this run changed nothing on the host since.
     pub fn fresh_probes(&self) -> Option<&BTreeSet<Probe>> {
         self.ahead.as_ref().filter(|ahead| ahead.ended.elapsed() < AHEAD_LIMIT).map(|ahead| &ahead.probes)
     }
 
-    /// Forgets what was observed ahead: something is about to change the host.
+    /// Forgets what was observed ahead: something is about to change the host, or other hosts may have changed what it shows.
     pub fn forget_ahead(&mut self) {
         self.ahead = None;
     }

@@ -29,6 +29,41 @@ fn barrier_names_the_missing_hosts() {
     assert_eq!(stage.run_once().plan.count_steps().change, 0);
 }
 
+/// Right after the first step of a host, its second one is observed ahead. What another host then changes, before the
+/// barrier opens, counts.
+#[test]
+fn step_behind_a_barrier_is_judged_by_what_other_hosts_left() {
+    let first = "steps:
+  - name: slow
+    when: host.name == \"n2\"
+    command: { check: 'test -e @root/../n1/second', apply: 'sleep 0.5; touch @root/../n1/second' }
+  - name: quick
+    when: host.name == \"n1\"
+    command: { check: 'test -e @root/first', apply: 'touch @root/first' }
+";
+    let second = SECOND.replace("touch @root/second", "touch @root/second @root/acted");
+    let stage = SimulatedProject::new(2, ALL, &[("first", first), ("second", &second)]);
+    let ran = stage.run_once();
+    assert_eq!((ran.exit_code(), stage.has_file("n1", "second")), (0, true), "{:?}", ran.report);
+    assert_eq!((stage.has_file("n1", "acted"), stage.has_file("n2", "acted")), (false, true));
+}
+
+/// The host that waits for its turn is judged by what the one before it left.
+#[test]
+fn step_with_a_limit_is_judged_when_its_turn_comes() {
+    let steps = "steps:
+  - name: own
+    file: { path: '@root/own', content: x, @own }
+  - name: shared
+    at_once: 1
+    command: { check: 'test -e @root/../shared', apply: 'sleep 0.3; touch @root/../shared @root/acted' }
+";
+    let stage = SimulatedProject::new(2, "apply:\n  - { recipe: r, on: all }\n", &[("r", steps)]);
+    let ran = stage.run_once();
+    let acted = ["n1", "n2"].iter().filter(|host| stage.has_file(host, "acted")).count();
+    assert_eq!((ran.exit_code(), acted), (0, 1), "{:?}", ran.report);
+}
+
 #[test]
 fn skipped_steps_are_not_waited_for() {
     let stage = SimulatedProject {

@@ -1,4 +1,4 @@
-//! The final proof of a host: what is observed for it again.
+//! The final proof of a host: which checks run again for it.
 
 use super::simulated_project::SimulatedProject;
 use crate::model::HostOutcome;

@@ -137,34 +137,23 @@ fn file_that_several_steps_changed_gets_its_first_state() {
     assert_eq!(part.changes, 0);
 }
 
+/// A file that is restored, and a unit that the declared removal of its timer takes.
 #[test]
 fn file_that_was_changed_after_the_run_is_refused() {
-    let mut moved = group(0, &[("/f", "file")], vec![step("file", UndoEffect::restore_paths(["/f"]))]);
-    moved.now.extend([stat("/f", 2)]);
+    let timer = UndoDeclaration::absent("timer", json!({ "name": "t", "command": "true" }));
+    let boot = BootUndo { paths: vec!["/f".to_owned()], ..BootUndo::default() };
+    let removed = UndoEffect::declare(vec![timer]).removing(boot.paths.clone()).with_boot(boot);
     let filter = StepFilter::default();
-    let undo = build(all(&filter), vec![moved.clone()]);
-    assert_eq!(refusals(&undo), [("web/file".to_owned(), "`/f` was changed after the run")]);
-    let overwritten = build(UndoSelection { overwrite: true, ..all(&filter) }, vec![moved]);
-    assert_eq!((overwritten.refused.len(), overwritten.changes), (0, 1));
-}
-
-/// A timer is removed as a whole, with its units.
-#[test]
-fn file_that_a_declared_removal_takes_is_refused_if_it_was_changed() {
-    let removed = UndoDeclaration::absent("timer", json!({ "name": "t", "command": "true" }));
-    let effect = UndoEffect::declare(vec![removed]).removing(vec!["/t".to_owned()]);
-    let effect = effect.with_boot(BootUndo { paths: vec!["/t".to_owned()], ..BootUndo::default() });
-    let made = group(0, &[("/t", "none")], vec![step("timer", effect)]);
-    let filter = StepFilter::default();
-    let mut left = made.clone();
-    left.after.extend([stat("/t", 1)]);
-    left.now.extend([stat("/t", 1)]);
-    assert_eq!(build(all(&filter), vec![left.clone()]).changes, 1);
-    left.now.extend([stat("/t", 2)]);
-    let undo = build(all(&filter), vec![left.clone()]);
-    assert_eq!(refusals(&undo), [("web/timer".to_owned(), "`/t` was changed after the run")]);
-    let overwritten = build(UndoSelection { overwrite: true, ..all(&filter) }, vec![left]);
-    assert_eq!((overwritten.refused.len(), overwritten.changes), (0, 1));
+    for effect in [UndoEffect::restore_paths(["/f"]), removed] {
+        let left = group(0, &[("/f", "file")], vec![step("file", effect)]);
+        assert_eq!(build(all(&filter), vec![left.clone()]).changes, 1);
+        let mut moved = left;
+        moved.now.extend([stat("/f", 2)]);
+        let undo = build(all(&filter), vec![moved.clone()]);
+        assert_eq!(refusals(&undo), [("web/file".to_owned(), "`/f` was changed after the run")]);
+        let overwritten = build(UndoSelection { overwrite: true, ..all(&filter) }, vec![moved]);
+        assert_eq!((overwritten.refused.len(), overwritten.changes), (0, 1));
+    }
 }
 
 #[test]
