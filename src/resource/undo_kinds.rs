@@ -82,8 +82,8 @@ fn align_membership(earlier: &mut UndoDeclaration, later: &UndoDeclaration) {
     }
 }
 
-/// Returns a declaration of a host's journal as it is planned: with `overwrite`, a removal takes what was changed after
-/// the run, too.
+/// Returns a declaration of a host's journal as it is planned: with `overwrite`, a removal also takes changes that
+/// were made after the run.
 pub fn permit_overwrite(declared: &UndoDeclaration, overwrite: bool) -> UndoDeclaration {
     let mut permitted = declared.clone();
     if overwrite && let Some(guarded) = permitted.fields.get_mut(ONLY_UNCHANGED) {

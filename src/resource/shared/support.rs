@@ -128,7 +128,7 @@ pub(in crate::resource) fn parent_path(path: &str) -> Option<&str> {
     }
 }
 
-/// The field that guards a removal: an undo removes only what was not changed after the run.
+/// The field that guards a removal: an undo must not take later changes with it.
 pub(in crate::resource) const ONLY_UNCHANGED: &str = "only_unchanged";
 
 /// The field for the owner of a file.

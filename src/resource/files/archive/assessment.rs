@@ -20,6 +20,8 @@ struct UnpackedState {
     members: usize,
     /// Members that are missing or were modified after unpacking.
     differing: Vec<String>,
+    /// Those of them that exist.
+    modified: Vec<String>,
     /// Entries that are not part of the archive.
     strangers: Vec<String>,
     /// Whether the list of differences was truncated.
@@ -46,14 +48,14 @@ impl UnpackedState {
             }
         }
         // A modified member appears in both lists; it is not a stranger.
-        there.retain(|name| !state.differing.contains(name));
-        state.strangers = there;
+        (state.modified, state.strangers) = there.into_iter().partition(|name| state.differing.contains(name));
         Some(state)
     }
 
-    /// Reports whether there is nothing but unchanged members.
+    /// Reports whether there is nothing but unchanged members. Some may be missing: a removal that was interrupted has
+    /// taken them.
     fn is_unchanged(&self) -> bool {
-        self.strangers.is_empty() && self.differing.is_empty() && !self.more
+        self.strangers.is_empty() && self.modified.is_empty() && !self.more
     }
 
     fn differing_names(&self) -> EntryNames {
@@ -201,12 +203,12 @@ impl ArchiveResource {
     fn block_changed_content(&self, state: &UnpackedState) -> Assessment<ArchiveDiff> {
         let strangers = (!state.strangers.is_empty())
             .then(|| format!("contains entries that forge did not unpack: {}", state.stranger_names().describe()));
-        let changed = (!state.differing.is_empty())
-            .then(|| format!("has missing or modified members: {}", state.differing_names().describe()));
+        let modified = EntryNames { names: state.modified.clone(), more: state.more };
+        let changed = (!state.modified.is_empty()).then(|| format!("has modified members: {}", modified.describe()));
         let what: Vec<String> = strangers.into_iter().chain(changed).collect();
         let basis = json!({ "unpacked": state.stamp, "differing": state.differing, "others": state.strangers });
         Assessment::blocked(BlockClass::Host, format!("`{}` {}", self.into, what.join(", and ")), basis)
-            .hint("save what is needed; an undo with `--overwrite` removes the directory with these entries")
+            .hint("copy the entries that you need; an undo with `--overwrite` removes them with the directory")
     }
 
     fn assess_unpacked(&self, digest: &str, state: &UnpackedState, into: &PathInfo) -> Assessment<ArchiveDiff> {

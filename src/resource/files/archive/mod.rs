@@ -53,7 +53,7 @@ the directory `into` itself has mode 0755. The old directory is removed afterwar
 unpacked again.
 
 **Removal** removes `into` with its contents, if forge unpacked it. The plan lists entries that are lost with it. With
-`only_unchanged: true`, other entries and changed members block it.",
+`only_unchanged: true`, other entries and modified members block it.",
     fields: FIELDS,
     build,
     traits: KindTraits { removes_more: true, unpacks_files: true, exposure: PackageExposure::Unknown, ..KindTraits::DEFAULT },
@@ -72,7 +72,7 @@ const FIELDS: &[FieldSpec] = &[
     FieldSpec::optional(
         ONLY_UNCHANGED,
         FieldType::Bool,
-        "Whether a removal is blocked if `into` contains other entries, or members that were changed. Default `false`.",
+        "Whether a removal is blocked if `into` contains other entries, or members that were modified. Default `false`.",
     ),
     FieldSpec::optional("owner", FieldType::Name, "Owner of all members. Default `root`."),
     FieldSpec::optional("group", FieldType::Name, "Group of all members. Default `root`."),
