@@ -213,21 +213,24 @@ fn build_export_links(
     links
 }
 
-/// Reports reads of exported values whose recipe is not applied to any host.
+/// Reports reads of exported values whose recipe is not applied to any host, and returns the places of their templates.
 pub(super) fn check_exports(
     applied: &AppliedRecipes,
     known: impl Fn(&str) -> bool,
     project: &Project,
     diags: &mut DiagList,
-) {
+) -> BTreeSet<Span> {
+    let mut places = BTreeSet::new();
     for recipe in applied.recipes.values() {
         for (other, name, span) in recipe.steps.iter().flat_map(|step| find_read_exports(recipe, step, project)) {
             if !applied.recipes.contains_key(&other) && known(&other) {
                 let message = format!("`{other}` is not applied to any host, so `{name}` is never exported");
                 diags.push(Diag::error(DiagCode::EdgeNotApplied, message).with_span(span));
+                places.insert(span);
             }
         }
     }
+    places
 }
 
 /// Hosts without a needed recipe, and the place that needs it.

@@ -140,7 +140,7 @@ fn read_project(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
     let fabric = inventory::read_fabric(find_section(&node, "fabric"), &universe, &resolved.hosts, cx);
     let tests = read_tests((&node, rollout.as_ref()), &universe, (&resolved, &fabric), cx);
     let programs = ProgramCache::default();
-    let broken = check_recipes(&library, &resolved, &programs, cx);
+    let mut broken = check_recipes(&library, &resolved, &programs, cx);
     let idle = find_unapplied_builtins(&library, &resolved);
     cx.diags.0.retain(|diag| diag.span.is_none_or(|span| !idle.contains(&span.file)));
     let applied = instances::place_entries(&resolved, &library, &programs, &broken, cx);
@@ -162,7 +162,7 @@ fn read_project(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
         digests: LockedDigests::read_lock_file(path, &cx.root, cx.learn, &mut cx.diags),
         ..empty_project(path, cx)
     };
-    connect_recipes(&mut project, applied, &library, named_api, &mut cx.diags);
+    connect_recipes(&mut project, applied, &library, named_api, &mut broken, &mut cx.diags);
     expand_without_facts(&project, &broken, &mut cx.diags);
     project.files.close_reads();
     Some(project)
@@ -367,27 +367,31 @@ fn find_unapplied_builtins(library: &RecipeLibrary, resolved: &ResolvedInventory
     library.values().filter(is_idle).map(|recipe| recipe.span.file).collect()
 }
 
-/// Builds the dependency graph and sorts the instances of each host by it.
+/// Builds the dependency graph and sorts the instances of each host by it. Adds the places of templates to `broken` that
+/// read what no host exports: their evaluation would only repeat that.
 fn connect_recipes(
     project: &mut Project,
     applied: AppliedRecipes,
     library: &RecipeLibrary,
     named_api: bool,
+    broken: &mut HashSet<Span>,
     diags: &mut DiagList,
 ) {
     project.recipes = applied.recipes.clone();
-    let has_unknown = has_unknown_recipe(diags);
-    let known = |name: &str| !has_unknown && library.get(name).is_some_and(|recipe| recipe.uses.is_empty());
-    graph_links::check_applied(&applied, known, graph_links::list_host_requirements, diags);
+    let known = |name: &str| library.get(name).is_some_and(|recipe| recipe.uses.is_empty());
+    let mut lacking = DiagList::default();
+    graph_links::check_applied(&applied, known, graph_links::list_host_requirements, &mut lacking);
     graph_links::check_applied(
         &applied,
         known,
         |recipe| recipe_reads::find_read_parameters(recipe, &project.programs),
-        diags,
+        &mut lacking,
     );
-    graph_links::check_exports(&applied, known, project, diags);
-    if !has_unknown {
-        cluster_member::check_cluster_needs(&applied.recipes, library, diags);
+    broken.extend(graph_links::check_exports(&applied, known, project, &mut lacking));
+    cluster_member::check_cluster_needs(&applied.recipes, library, &mut lacking);
+    // An entry with a misspelled name applies no recipe. That others lack it is not a second mistake.
+    if diags.0.iter().all(|diag| diag.code != DiagCode::UnknownRecipe) {
+        diags.0.extend(lacking.0);
     }
     project.graph = graph_links::build_graph(&applied, project, diags);
     let ties = |recipe: &Arc<Recipe>| {
@@ -406,20 +410,12 @@ fn connect_recipes(
     }
 }
 
-/// Reports whether the name of a recipe is unknown: what other recipes need or read of it is then not known either, and
-/// is not reported as a second mistake.
-fn has_unknown_recipe(diags: &DiagList) -> bool {
-    diags.0.iter().any(|diag| diag.code == DiagCode::UnknownRecipe)
-}
-
 /// Expands every step and evaluates every rule without facts, to report errors that do not depend on a host's state.
 /// Also reads every local file, so that later stages do no file I/O.
 fn expand_without_facts(project: &Project, broken: &HashSet<Span>, diags: &mut DiagList) {
     let expander = StepExpander::new(project);
     let exports = ExportedValues::new();
     let known = ExpansionInputs { facts: FactSource::NotYet, exports: &exports };
-    let has_unknown = has_unknown_recipe(diags);
-    let earlier = diags.0.len();
     let mut claims = ConflictFinder::default();
     let mut written = WrittenValues::new(project);
     for (name, own) in &project.instances {
@@ -445,16 +441,14 @@ fn expand_without_facts(project: &Project, broken: &HashSet<Span>, diags: &mut D
         }
         claims.check_host(host, &turns, diags);
     }
-    if has_unknown {
-        let found = diags.0.split_off(earlier);
-        diags.0.extend(found.into_iter().filter(|diag| diag.code != DiagCode::UnknownName));
-    }
 }
 
 /// Reports whether the check of templates found an error in a step.
 fn is_broken_step(step: &RecipeStep, broken: &HashSet<Span>) -> bool {
-    let mut exprs = step.when.iter().chain(&step.each).chain(&step.key);
-    exprs.any(|expr| broken.contains(&expr.span)) || instances::is_broken(&step.body, broken)
+    let exprs = step.when.iter().chain(&step.each).chain(&step.key);
+    // The span of the step stands for its template file.
+    let own = exprs.map(|expr| expr.span).chain([step.span]);
+    own.into_iter().any(|span| broken.contains(&span)) || instances::is_broken(&step.body, broken)
 }
 
 fn report_step_mistakes(
