@@ -59,7 +59,7 @@ impl DriftCause {
     pub fn describe(self) -> &'static str {
         match self {
             Self::MachineChanged => "the machine changed",
-            Self::RecipeChanged => "the recipe changed and was not applied",
+            Self::RecipeChanged => "the recipe changed since its last recorded apply",
             Self::Both => "the machine and the recipe changed",
             Self::Pending => "configured, not yet effective",
             Self::HardwareFault => "hardware fault",
