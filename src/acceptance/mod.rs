@@ -50,4 +50,4 @@ pub use slow_cause::{
     AnsweredQuestion, CauseLikelihood, QuestionAnswer, SharedAnswer, SlowQuestion, group_answers, rank_causes,
 };
 pub use test_proof::{HostProofs, ProofState, TestEnd, TestProof};
-pub use verdict::{ExpectedValue, TestVerdict, format_number};
+pub use verdict::{ExpectedValue, TestVerdict, format_measure, format_number};

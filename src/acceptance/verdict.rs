@@ -75,7 +75,7 @@ impl ExpectedValue {
             true => TestVerdict::Pass { value, expected: self.to_string() },
             false => TestVerdict::Fail {
                 value: Some(value),
-                reason: format!("{} {}, expected {self}", format_number(value), self.unit),
+                reason: format!("{}, expected {self}", format_measure(value, &self.unit)),
             },
         }
     }
@@ -84,7 +84,15 @@ impl ExpectedValue {
 impl std::fmt::Display for ExpectedValue {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let bound = if self.more_is_better { "at least" } else { "at most" };
-        write!(out, "{bound} {} {} ({})", format_number(self.limit), self.unit, self.origin)
+        write!(out, "{bound} {} ({})", format_measure(self.limit, &self.unit), self.origin)
+    }
+}
+
+/// Formats a value with its unit; a count has none.
+pub fn format_measure(value: f64, unit: &str) -> String {
+    match unit {
+        "" => format_number(value),
+        unit => format!("{} {unit}", format_number(value)),
     }
 }
 
@@ -105,6 +113,9 @@ mod tests {
         assert_eq!(least.judge(360.0), pass);
         let reason = "359.99 Gb/s, expected at least 360 Gb/s (0.9 of 400)".to_owned();
         assert_eq!(least.judge(359.99), TestVerdict::Fail { value: Some(359.99), reason });
+        let count = ExpectedValue::at_least(6.0, "", "declared");
+        let reason = "5, expected at least 6 (declared)".to_owned();
+        assert_eq!(count.judge(5.0), TestVerdict::Fail { value: Some(5.0), reason });
         let most = ExpectedValue::at_most(5.0, "us", "declared");
         assert!(matches!(most.judge(5.0), TestVerdict::Pass { .. }));
         assert_eq!(most.judge(5.01).value(), Some(5.01));

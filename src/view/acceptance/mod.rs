@@ -15,7 +15,7 @@ pub use junit::write_junit;
 pub use markdown::write_markdown;
 pub use text::write_text;
 
-use crate::acceptance::{TestVerdict, format_number};
+use crate::acceptance::{TestVerdict, format_measure, format_number};
 use crate::engine::{AcceptanceReport, MeasuredScope, TestReport, TestRow};
 use crate::model::HostName;
 use crate::view::{fold, format_count};
@@ -76,9 +76,9 @@ fn name_measurement(test: &TestReport, row: &TestRow) -> String {
 /// Returns the value with its limit, or the reason.
 fn describe_end(test: &TestReport, row: &TestRow) -> String {
     match (&row.verdict, &row.worse) {
-        (TestVerdict::Pass { value, .. }, Some(worse)) => format!("{} {}: {worse}", format_number(*value), test.unit),
+        (TestVerdict::Pass { value, .. }, Some(worse)) => format!("{}: {worse}", format_measure(*value, &test.unit)),
         (TestVerdict::Pass { value, expected }, None) => {
-            format!("{} {}, {expected}", format_number(*value), test.unit)
+            format!("{}, {expected}", format_measure(*value, &test.unit))
         }
         (TestVerdict::Fail { reason, .. } | TestVerdict::NotMeasured { reason }, _) => reason.clone(),
     }
@@ -88,7 +88,7 @@ fn describe_end(test: &TestReport, row: &TestRow) -> String {
 fn describe_range(test: &TestReport, passed: &[&TestRow]) -> String {
     let values = || passed.iter().filter_map(|row| row.verdict.value());
     let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
-    format!("{} to {} {}", format_number(least), format_number(most), test.unit)
+    format!("{} to {}", format_number(least), format_measure(most, &test.unit))
 }
 
 /// Returns `12 passed, 3 worse, 1 failed, 2 not measured, 1 host not tested`.
