@@ -13,12 +13,33 @@ pub(super) fn confine_path(root: &Utf8Path, text: &str, span: Span) -> Result<Ut
     if !is_lexically_inside(root, &joined) {
         return Err(Box::new(escapes()));
     }
-    let path = joined
-        .canonicalize_utf8()
-        .map_err(|error| Box::new(build_unreadable_diag(text, &describe_io_error(&error), Some(span))))?;
+    let unreadable = |error: std::io::Error| {
+        let diag = build_unreadable_diag(text, &describe_io_error(&error), Some(span));
+        Box::new(if error.kind() == std::io::ErrorKind::NotFound {
+            diag.hint(explain_missing(root, text))
+        } else {
+            diag
+        })
+    };
+    let path = joined.canonicalize_utf8().map_err(unreadable)?;
     match path.starts_with(root) {
         true => Ok(path),
         false => Err(Box::new(escapes().note("a symbolic link leads out of it"))),
+    }
+}
+
+/// Returns the hint for a missing file: one with a similar name, or where it was searched. Names of a folder outside the tree are
+/// not shown.
+fn explain_missing(root: &Utf8Path, text: &str) -> String {
+    let joined = root.join(text);
+    let folder = joined.parent().and_then(|folder| folder.canonicalize_utf8().ok());
+    let inside = folder.is_some_and(|folder| folder.starts_with(root));
+    match find_similar_file(&joined, |_| true).filter(|_| inside) {
+        Some(near) => format!("that folder contains `{near}`; did you mean that?"),
+        None => {
+            let searched = joined.strip_prefix(root).unwrap_or(&joined);
+            format!("searched: `{searched}`, in the folder of the inventory")
+        }
     }
 }
 
@@ -45,8 +66,13 @@ pub(super) fn build_unreadable_diag(shown: &str, why: &str, span: Option<Span>) 
     }
 }
 
-/// Returns the YAML file with the most similar name in the folder of a missing file.
-pub(super) fn find_similar_file(missing: &Utf8Path) -> Option<String> {
+/// Reports whether a file name is one of YAML.
+pub(super) fn is_yaml_name(name: &str) -> bool {
+    name.ends_with(".yaml") || name.ends_with(".yml")
+}
+
+/// Returns the file with the most similar name in the folder of a missing file, of those that `is_candidate` accepts.
+pub(super) fn find_similar_file(missing: &Utf8Path, is_candidate: impl Fn(&str) -> bool) -> Option<String> {
     if missing.exists() {
         return None;
     }
@@ -56,7 +82,7 @@ pub(super) fn find_similar_file(missing: &Utf8Path) -> Option<String> {
         .read_dir_utf8()
         .ok()?
         .filter_map(|entry| Some(entry.ok()?.file_name().to_owned()))
-        .filter(|name| name.ends_with(".yaml") || name.ends_with(".yml"))
+        .filter(|name| is_candidate(name))
         .collect();
     let same_stem = names.iter().find(|name| Utf8Path::new(name).file_stem() == missing.file_stem());
     let near = || crate::diag::did_you_mean(typed, names.iter().map(String::as_str));

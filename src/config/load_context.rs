@@ -1,6 +1,6 @@
 //! Shared state of a load: diagnostics, secrets, and the directory tree that files may come from.
 
-use super::file_access::{build_unreadable_diag, confine_path, find_similar_file, read_text_file};
+use super::file_access::{build_unreadable_diag, confine_path, find_similar_file, is_yaml_name, read_text_file};
 use super::{GeneratedRecipe, LoadOptions, YamlNode};
 use crate::diag::{Diag, DiagList, FileId, SourceMap, Span};
 use crate::model::{SecretPlaceholder, SecretProgram, SecretStore};
@@ -67,7 +67,7 @@ impl<'o> LoadContext<'o> {
             Ok(text) => self.parse_yaml(shown, text),
             Err(why) => {
                 let diag = build_unreadable_diag(shown.as_str(), &why, span);
-                self.push_diag(match find_similar_file(path) {
+                self.push_diag(match find_similar_file(path, is_yaml_name) {
                     Some(near) => diag.hint(format!("did you mean `{}`?", shown.with_file_name(near))),
                     None => diag,
                 });

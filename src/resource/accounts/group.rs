@@ -75,13 +75,15 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let name = required_text(fields, "name")?.to_owned();
     check_account_name("name", &name)?;
     if absent && name == "root" {
-        return Err(bad_value("`root` is never removed"));
+        return Err(bad_value("`root` is never removed").with_field("name"));
     }
     let members = fields.get_text_list("members").map(sort_names);
     members.iter().flatten().try_for_each(|member| check_account_name("members", member))?;
     let append = fields.get_bool("append").unwrap_or(false);
     if append && members.is_none() {
-        return Err(bad_value("`append` needs `members`").hint("list the members that must be in the group"));
+        return Err(bad_value("`append` needs `members`")
+            .with_field("append")
+            .hint("list the members that must be in the group"));
     }
     Ok(Box::new(GroupResource {
         name,

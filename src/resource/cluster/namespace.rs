@@ -63,10 +63,11 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let name = required_text(fields, "name")?.to_owned();
     if !is_dns_label(&name) {
         return Err(bad_value(format!("`{name}` is not a valid namespace name"))
+            .with_field("name")
             .hint("use lower-case letters, digits and `-`, at most 63"));
     }
     if absent && (name == "default" || name.starts_with("kube-")) {
-        return Err(bad_value(format!("`{name}` is never removed")));
+        return Err(bad_value(format!("`{name}` is never removed")).with_field("name"));
     }
     let mut metadata = Map::from_iter([("name".to_owned(), json!(name))]);
     for part in ["labels", "annotations"] {

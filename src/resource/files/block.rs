@@ -84,7 +84,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         format!("{open} {word} forge {name} {close}").trim().to_owned()
     };
     if content.lines().any(is_marker) {
-        return Err(bad_value("`content` must not contain a block marker"));
+        return Err(bad_value("`content` must not contain a block marker").with_field("content"));
     }
     Ok(Box::new(BlockResource {
         file: EditedFile::from_fields(fields, "block")?,

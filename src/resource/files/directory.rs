@@ -78,7 +78,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let path = required_text(fields, "path")?;
     let (owner, group) = parse_owner_and_group(fields)?;
     if absent && path.matches('/').count() < 2 {
-        return Err(bad_value(format!("`{path}` is a top-level directory and is never removed")));
+        return Err(bad_value(format!("`{path}` is a top-level directory and is never removed")).with_field("path"));
     }
     Ok(Box::new(DirectoryResource {
         path: path.to_owned(),

@@ -87,7 +87,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     reject_secret_edit(KIND.name, fields)?;
     let line = fields.get_text("line").map(str::to_owned);
     if line.as_ref().is_some_and(String::is_empty) {
-        return Err(bad_value("`line` is empty"));
+        return Err(bad_value("`line` is empty").with_field("line"));
     }
     let pattern = LinePattern::from_field(fields, "match")?;
     match (&line, &pattern, absent) {

@@ -65,13 +65,13 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let path = required_text(fields, "path")?.to_owned();
     let target = required_text(fields, "target")?.to_owned();
     if path == "/" {
-        return Err(bad_value("`/` is not a link"));
+        return Err(bad_value("`/` is not a link").with_field("path"));
     }
     if target.is_empty() {
-        return Err(bad_value("`target` is empty"));
+        return Err(bad_value("`target` is empty").with_field("target"));
     }
     if target == path {
-        return Err(bad_value(format!("`{path}` cannot link to itself")));
+        return Err(bad_value(format!("`{path}` cannot link to itself")).with_field("target"));
     }
     let name = |field: &str| fields.get_text(field).map(str::to_owned);
     let (owner, group) = (name("owner"), name("group"));

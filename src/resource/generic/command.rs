@@ -189,7 +189,7 @@ pub(in crate::resource) fn parse_environment(fields: &FieldValues) -> Result<Vec
     for (name, _) in &env {
         let starts = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
         if !starts || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-            return Err(bad_value(format!("`{name}` is not a valid environment variable name")));
+            return Err(bad_value(format!("`{name}` is not a valid environment variable name")).with_field("env"));
         }
     }
     Ok(env)
@@ -202,6 +202,7 @@ fn parse_images(text: &str) -> Result<Vec<(String, String)>, Diag> {
         [image] => Ok((image.to_owned(), image.to_owned())),
         [image, source] => Ok((image.to_owned(), source.to_owned())),
         _ => Err(bad_value(format!("`images` has the line `{line}`"))
+            .with_field("images")
             .hint("write an image, and after a space its source if it is in a mirror")),
     };
     lines.map(parse_line).collect()

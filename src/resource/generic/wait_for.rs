@@ -92,12 +92,12 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         more => return Err(Diag::error(DiagCode::Exclusive, format!("{} exclude each other", join_quoted(more)))),
     };
     if fields.contains("host") && !fields.contains("port") {
-        return Err(bad_value("`host` requires `port`"));
+        return Err(bad_value("`host` requires `port`").with_field("host"));
     }
     let seconds = |name: &str, default: i64| fields.get_int(name).unwrap_or(default).unsigned_abs();
     let (timeout, interval) = (seconds("timeout", TIMEOUT), seconds("interval", INTERVAL).max(1));
     if timeout == 0 {
-        return Err(bad_value("`timeout` must be greater than zero"));
+        return Err(bad_value("`timeout` must be greater than zero").with_field("timeout"));
     }
     Ok(Box::new(WaitForResource { what, timeout, interval, absent }))
 }
@@ -106,6 +106,7 @@ fn parse_condition(fields: &FieldValues) -> Result<WaitCondition, Diag> {
     let host = fields.get_text("host").unwrap_or("127.0.0.1");
     if host.is_empty() || host.contains(['/', ' ']) {
         return Err(bad_value(format!("`{host}` is not a valid host"))
+            .with_field("host")
             .hint("use an address or a name; declare the port in `port`"));
     }
     let port =
@@ -118,7 +119,7 @@ fn parse_condition(fields: &FieldValues) -> Result<WaitCondition, Diag> {
     let command = fields.get_text("command").unwrap_or_default();
     check_script_text("command", command)?;
     match command.len() <= SCRIPT_CAP {
-        false => Err(bad_value(format!("`command` is longer than {SCRIPT_CAP} bytes"))),
+        false => Err(bad_value(format!("`command` is longer than {SCRIPT_CAP} bytes")).with_field("command")),
         true => Ok(WaitCondition::Command(command.to_owned())),
     }
 }

@@ -97,8 +97,8 @@ fn parse_source(fields: &FieldValues, by_name: bool) -> Result<(PackageFileSourc
         (None, None) => Err(Diag::error(DiagCode::MissingKey, "`source` or `path` is required")),
         (Some(source), None) => {
             let body = FileBody::from_value("source", source)?;
-            let manager =
-                detect_format(body.bytes()).ok_or_else(|| bad_value("`source` is neither a .deb nor a .rpm"))?;
+            let manager = detect_format(body.bytes())
+                .ok_or_else(|| bad_value("`source` is neither a .deb nor a .rpm").with_field("source"))?;
             Ok((PackageFileSource::Source(body), manager))
         }
         (None, Some(path)) => {
@@ -133,6 +133,7 @@ fn check_digest(body: &FileBody, wanted: &str) -> Result<(), Diag> {
     match found == *wanted {
         true => Ok(()),
         false => Err(bad_value(format!("`source` has the sha256 {found}, declared is {wanted}"))
+            .with_field("source")
             .hint("fix the file or `sha256`")),
     }
 }

@@ -44,7 +44,9 @@ impl RepositoryKey {
                 Err(Diag::error(DiagCode::MissingKey, "a repository needs `key`, `key_text` or `key_path`")
                     .hint("or set `trusted: true` to skip signature checks"))
             }
-            (true, false) if self.fingerprints.is_some() => Err(bad_value("`fingerprint` needs a key")),
+            (true, false) if self.fingerprints.is_some() => {
+                Err(bad_value("`fingerprint` needs a key").with_field("fingerprint"))
+            }
             _ => Ok(()),
         }
     }
@@ -62,7 +64,7 @@ fn parse_key(fields: &FieldValues) -> Result<(Option<FileBody>, Option<String>),
     };
     let body = FileBody::from_value(field, &fields.0[field])?;
     openpgp::read_fingerprints(body.bytes())
-        .map_err(|why| bad_value(format!("`{field}` is not a key: {}", why.describe())))?;
+        .map_err(|why| bad_value(format!("`{field}` is not a key: {}", why.describe())).with_field(field))?;
     Ok((Some(body), None))
 }
 
@@ -79,15 +81,17 @@ pub(super) fn parse_uris(fields: &FieldValues) -> Result<Vec<String>, Diag> {
     Ok(uris)
 }
 
-pub(super) fn check_plain_word(field: &str, word: &str) -> Result<(), Diag> {
+pub(super) fn check_plain_word(field: &'static str, word: &str) -> Result<(), Diag> {
     if SecretStore::has_placeholder(word) {
         return Err(bad_value(format!(
             "`{field}` contains a secret, but the file is readable by every user on the host"
         ))
+        .with_field(field)
         .hint("write the credentials to a file in /etc/apt/auth.conf.d with a `file` step"));
     }
     match word.is_empty() || word.contains(char::is_whitespace) || word.contains("$(") {
         true => Err(bad_value(format!("`{word}` is not valid in `{field}`"))
+            .with_field(field)
             .hint("remove blanks and apt variables such as `$(ARCH)`")),
         false => Ok(()),
     }
@@ -95,10 +99,11 @@ pub(super) fn check_plain_word(field: &str, word: &str) -> Result<(), Diag> {
 
 fn check_uri(uri: &str) -> Result<(), Diag> {
     let rest = uri.split_once(':').filter(|(scheme, _)| !scheme.is_empty()).map(|(_, rest)| rest);
-    let Some(rest) = rest else { return Err(bad_value(format!("`{uri}` is not a valid URI"))) };
+    let Some(rest) = rest else { return Err(bad_value(format!("`{uri}` is not a valid URI")).with_field("uris")) };
     let host = rest.strip_prefix("//").and_then(|rest| rest.split('/').next()).unwrap_or_default();
     match host.contains('@') {
         true => Err(bad_value("`uris` contains credentials, but the file is readable by every user on the host")
+            .with_field("uris")
             .hint("write the credentials to a file in /etc/apt/auth.conf.d with a `file` step")),
         false => Ok(()),
     }
@@ -111,6 +116,7 @@ fn parse_fingerprints(text: &str) -> Result<Vec<String>, Diag> {
         match matches!(bare.len(), 40 | 64) && bare.bytes().all(|b| b.is_ascii_hexdigit()) {
             true => Ok(bare),
             false => Err(bad_value(format!("`{}` is not a valid fingerprint", part.trim()))
+                .with_field("fingerprint")
                 .hint("use the 40 hex digits that `gpg --show-keys` prints")),
         }
     };

@@ -197,12 +197,14 @@ pub(in crate::resource) fn required_text<'a>(
 }
 
 /// Rejects a name that chown, usermod or similar tools would not treat as a single name.
-pub(in crate::resource) fn check_account_name(field: &str, name: &str) -> Result<(), Diag> {
+pub(in crate::resource) fn check_account_name(field: &'static str, name: &str) -> Result<(), Diag> {
     if name.contains(':') {
-        return Err(bad_value(format!("`{field}` contains `:`, which separates owner and group")));
+        return Err(bad_value(format!("`{field}` contains `:`, which separates owner and group")).with_field(field));
     }
     if name.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(bad_value(format!("`{field}` is a number, not a name")).hint("use the name of the account"));
+        return Err(bad_value(format!("`{field}` is a number, not a name"))
+            .with_field(field)
+            .hint("use the name of the account"));
     }
     Ok(())
 }

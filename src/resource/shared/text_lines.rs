@@ -84,12 +84,13 @@ fn parse_line(whole: &str) -> TextLine {
 pub(in crate::resource) struct LinePattern(Regex);
 
 impl LinePattern {
-    pub fn from_field(fields: &FieldValues, name: &str) -> Result<Option<Self>, Diag> {
+    pub fn from_field(fields: &FieldValues, name: &'static str) -> Result<Option<Self>, Diag> {
         let Some(text) = fields.get_text(name) else { return Ok(None) };
         Regex::new(text).map(Self).map(Some).map_err(|error| {
             let message = error.to_string();
             let why = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
             bad_value(format!("`{name}` is not a valid regular expression: {why}"))
+                .with_field(name)
                 .hint("use the syntax of the Rust crate `regex`, without look-around and back-references")
         })
     }

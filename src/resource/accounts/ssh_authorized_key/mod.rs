@@ -83,20 +83,24 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let mut keys = parse_keys(fields)?;
     if keys.is_empty() && exclusive {
         return Err(bad_value("`keys` is empty and `exclusive: true` would lock out all users")
+            .with_field("keys")
             .hint("use an `absent` step to remove the file"));
     }
     if let Some(comment) = fields.get_text("comment") {
         let [key] = keys.as_mut_slice() else {
-            return Err(bad_value("`comment` requires `key`: each key in `keys` has its own comment"));
+            return Err(
+                bad_value("`comment` requires `key`: each key in `keys` has its own comment").with_field("comment")
+            );
         };
         comment.trim().clone_into(&mut key.comment);
     }
     let options = fields.get_text("options").unwrap_or_default().trim().to_owned();
     if crate::model::SecretStore::has_placeholder(&options) {
-        return Err(bad_value("`options` contains a secret, and the file is shown as a diff"));
+        return Err(bad_value("`options` contains a secret, and the file is shown as a diff").with_field("options"));
     }
     if !options.is_empty() && !is_well_formed(&options) {
         return Err(bad_value("`options` has an unquoted blank or an unterminated quote")
+            .with_field("options")
             .hint("separate options with commas: `no-pty,from=\"10.0.0.0/8\"`"));
     }
     Ok(Box::new(SshAuthorizedKeyResource { user, keys, options, exclusive, absent }))

@@ -104,14 +104,14 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let name = required_text(fields, "name")?.to_owned();
     check_account_name("name", &name)?;
     if absent && name == "root" {
-        return Err(bad_value("`root` is never removed"));
+        return Err(bad_value("`root` is never removed").with_field("name"));
     }
     let group = fields.get_text("group").map(str::to_owned);
     let groups = fields.get_text_list("groups").map(|groups| sort_groups(groups, group.as_deref()));
     group.iter().chain(groups.iter().flatten()).try_for_each(|group| check_account_name("group", group))?;
     let comment = fields.get_text("comment").map(str::to_owned);
     if comment.as_ref().is_some_and(|c| c.contains(':')) {
-        return Err(bad_value("`comment` contains `:`, which separates the fields of an account"));
+        return Err(bad_value("`comment` contains `:`, which separates the fields of an account").with_field("comment"));
     }
     let system = fields.get_bool("system").unwrap_or(false);
     Ok(Box::new(UserResource {

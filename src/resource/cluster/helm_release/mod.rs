@@ -213,12 +213,13 @@ fn merge_values(mut under: Value, over: &Value) -> Value {
 }
 
 /// Checks for a DNS label, as Helm and the API require.
-fn check_name(field: &str, name: &str, most: usize) -> Result<(), Diag> {
+fn check_name(field: &'static str, name: &str, most: usize) -> Result<(), Diag> {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let good = name.bytes().all(|byte| inner(byte) || byte == b'-') && !name.starts_with('-') && !name.ends_with('-');
     match good && !name.is_empty() && name.len() <= most {
         true => Ok(()),
         false => Err(bad_value(format!("`{name}` is not a valid `{field}`"))
+            .with_field(field)
             .hint(format!("use lowercase letters, digits and dashes, at most {most} characters"))),
     }
 }
@@ -246,6 +247,7 @@ fn parse_built_in_chart(fields: &FieldValues, name: &str) -> Result<ChartQuery, 
     }
     let chart = list_builtin_charts().iter().find(|chart| chart.name == name).ok_or_else(|| {
         bad_value(format!("built-in chart `{name}` does not exist"))
+            .with_field("chart")
             .suggest_name(name, list_builtin_charts().iter().map(|chart| chart.name))
     })?;
     Ok(ChartQuery { from: ChartQuerySource::BuiltIn(name.to_owned()), version: chart.version.to_owned(), sha256: None })
@@ -268,11 +270,11 @@ fn parse_chart_source(fields: &FieldValues) -> Result<Option<ChartQuerySource>, 
 fn parse_repository(name: &str, url: String) -> Result<ChartQuerySource, Diag> {
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
     if !plain || name.is_empty() || name.starts_with('-') {
-        return Err(bad_value(format!("`{name}` is not a valid chart name")));
+        return Err(bad_value(format!("`{name}` is not a valid chart name")).with_field("chart"));
     }
     match url.starts_with("https://") || url.starts_with("http://") {
         true => Ok(ChartQuerySource::Repository { url, name: name.to_owned() }),
-        false => Err(bad_value("`repository` is not an `https://…` URL")),
+        false => Err(bad_value("`repository` is not an `https://…` URL").with_field("repository")),
     }
 }
 

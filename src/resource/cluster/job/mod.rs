@@ -130,13 +130,15 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let mut object = fields.0.get("object").cloned().unwrap_or_default();
     if !object.is_object() {
         return Err(bad_value("`object` is not an object")
+            .with_field("object")
             .hint("write it as in a manifest: `apiVersion`, `kind`, `metadata`, `spec`"));
     }
     if object.pointer("/metadata/name").is_none_or(|name| !name.is_string()) {
-        return Err(bad_value("`object` has no `metadata.name`"));
+        return Err(bad_value("`object` has no `metadata.name`").with_field("object"));
     }
     object["metadata"]["namespace"] = json!(namespace);
-    let id = ObjectId::from_object(&object).ok_or_else(|| bad_value("`object` has no `apiVersion` or `kind`"))?;
+    let id = ObjectId::from_object(&object)
+        .ok_or_else(|| bad_value("`object` has no `apiVersion` or `kind`").with_field("object"))?;
     bounds::check_workload_name(&id)?;
     check_workload(&id, &object)?;
     let signs = parse_signs(fields, &id)?;
@@ -145,6 +147,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         Some(for_s) => {
             if fields.contains("within") || fields.contains("logs") {
                 return Err(bad_value("`stays_pending` excludes `within` and `logs`")
+                    .with_field("stays_pending")
                     .hint("remove `within` and `logs`, or `stays_pending`"));
             }
             JobGoal::StaysPending { for_s, signs }

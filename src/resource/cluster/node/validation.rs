@@ -19,6 +19,7 @@ pub(super) fn check_node_name(name: &str) -> Result<(), Diag> {
     match is_domain(name) {
         true => Ok(()),
         false => Err(bad_value(format!("`{name}` is not a valid node name"))
+            .with_field("name")
             .hint("use the node's name in the cluster: lower-case letters, digits, `-` and `.`")),
     }
 }
@@ -52,6 +53,7 @@ pub(super) fn check_annotation(key: &str, value: &str) -> Result<(), Diag> {
 pub(super) fn parse_taints(key: &str, written: &Value) -> Result<Vec<(NodeMark, String)>, Diag> {
     if STATE_TAINT_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) {
         return Err(bad_value(format!("taint `{key}` is managed by Kubernetes: it follows the state of the node"))
+            .with_field("taints")
             .hint("to cordon a host, drain it in its window with `rollout: { drain: … }`"));
     }
     check_key("taint", key)?;
@@ -66,9 +68,9 @@ fn parse_taint(key: &str, written: &Value) -> Result<(NodeMark, String), Diag> {
     let (effect, value) = match written {
         Value::Object(map) => {
             if let Some(other) = map.keys().find(|key| !matches!(key.as_str(), "effect" | "value")) {
-                return Err(
-                    bad_value(format!("taint `{key}` has unknown key `{other}`")).hint("use `effect` and `value`")
-                );
+                return Err(bad_value(format!("taint `{key}` has unknown key `{other}`"))
+                    .with_field("taints")
+                    .hint("use `effect` and `value`"));
             }
             (text(map.get("effect")), text(map.get("value")))
         }
@@ -76,6 +78,7 @@ fn parse_taint(key: &str, written: &Value) -> Result<(NodeMark, String), Diag> {
     };
     if !EFFECTS.contains(&effect.as_str()) {
         return Err(bad_value(format!("`{effect}` is not a valid taint effect"))
+            .with_field("taints")
             .hint(format!("use one of {}", join_quoted(&EFFECTS))));
     }
     check_value("taint", key, &value)?;

@@ -88,12 +88,14 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         && found != wanted
         && !absent
     {
-        return Err(bad_value(format!("`source` has SHA-256 {found}, which does not match `sha256`")));
+        return Err(
+            bad_value(format!("`source` has SHA-256 {found}, which does not match `sha256`")).with_field("source")
+        );
     }
     if let ArchiveSource::Host(path) = &from
         && path.strip_prefix(&into).is_some_and(|rest| rest.starts_with('/'))
     {
-        return Err(bad_value("the archive is inside `into`, which is replaced as a whole"));
+        return Err(bad_value("the archive is inside `into`, which is replaced as a whole").with_field("into"));
     }
     Ok(Box::new(ArchiveResource {
         from,
@@ -135,12 +137,12 @@ fn parse_pinned_digest(fields: &FieldValues) -> Result<Option<String>, Diag> {
 fn check_archive_format(bytes: &[u8]) -> Result<(), Diag> {
     const PACKED: [&[u8]; 4] = [b"\x1f\x8b", b"BZh", b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd"];
     if bytes.starts_with(b"PK") {
-        return Err(
-            bad_value("`source` is a zip archive; only tar archives are supported").hint("repack it with `tar`")
-        );
+        return Err(bad_value("`source` is a zip archive; only tar archives are supported")
+            .with_field("source")
+            .hint("repack it with `tar`"));
     }
     let is_tar = bytes.get(257..262) == Some(b"ustar") || PACKED.iter().any(|magic| bytes.starts_with(magic));
-    is_tar.then_some(()).ok_or_else(|| bad_value("`source` is not a tar archive"))
+    is_tar.then_some(()).ok_or_else(|| bad_value("`source` is not a tar archive").with_field("source"))
 }
 
 impl DeclaredResource for ArchiveResource {

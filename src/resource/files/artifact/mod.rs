@@ -126,6 +126,7 @@ fn parse_address(url: &str) -> Result<HttpUrl, Diag> {
     if SecretStore::has_placeholder(url) {
         return Err(bad_value("`url` must not contain a secret, because URLs are printed")
             .with_field("url")
+            .with_field("url")
             .hint("use `token`, or `user` and `password`"));
     }
     HttpUrl::parse(url).map_err(|why| {
@@ -136,7 +137,9 @@ fn parse_address(url: &str) -> Result<HttpUrl, Diag> {
 fn parse_login(fields: &FieldValues) -> Result<ArtifactCredentials, Diag> {
     match (fields.get_text("user"), fields.get_text("password"), fields.get_text("token")) {
         (None, None, None) => Ok(ArtifactCredentials::None),
-        (Some(user), Some(_), None) if user.contains(':') => Err(bad_value("`user` must not contain `:`")),
+        (Some(user), Some(_), None) if user.contains(':') => {
+            Err(bad_value("`user` must not contain `:`").with_field("user"))
+        }
         (Some(user), Some(password), None) => {
             Ok(ArtifactCredentials::Basic { user: user.to_owned(), password: password.to_owned() })
         }

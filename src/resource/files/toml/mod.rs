@@ -97,12 +97,13 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     }))
 }
 
-fn parse_declared_keys(field: &str, text: &str) -> Result<TomlKeys, Diag> {
+fn parse_declared_keys(field: &'static str, text: &str) -> Result<TomlKeys, Diag> {
     let document = TomlDocument::parse(text).map_err(|why| {
-        bad_value(format!("`{field}` is not valid TOML: {why}")).hint("forge renders templates first")
+        bad_value(format!("`{field}` is not valid TOML: {why}")).with_field(field).hint("forge renders templates first")
     })?;
     match find_unsupported_value(&document) {
         Some(key) => Err(bad_value(format!("`{field}` declares `{key}` with a date, `inf` or `nan`"))
+            .with_field(field)
             .hint("declare the whole file with a `file` step")),
         None => Ok(document.keys()),
     }

@@ -111,6 +111,7 @@ pub(in crate::resource::packages) fn build_apt_repository(
     let name = required_text(fields, "name")?.to_owned();
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
         return Err(bad_value(format!("`{name}` is not a valid source name: apt would ignore its file"))
+            .with_field("name")
             .hint("use letters, digits, `.`, `_` and `-` only"));
     }
     let own_path =

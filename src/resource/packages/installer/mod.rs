@@ -149,9 +149,10 @@ fn parse_uninstall_program(fields: &FieldValues) -> Result<InstallerProgram, Dia
 
 fn parse_pattern(text: &str) -> Result<Regex, Diag> {
     let regex = regex::RegexBuilder::new(text).multi_line(true).build();
-    let regex = regex.map_err(|_| bad_value("`pattern` is not a valid regular expression"))?;
+    let regex = regex.map_err(|_| bad_value("`pattern` is not a valid regular expression").with_field("pattern"))?;
     match regex.captures_len() {
         0 | 1 => Err(bad_value("`pattern` needs a group for the version")
+            .with_field("pattern")
             .hint("put parentheses around the version: `^MLNX_OFED_LINUX-(.*):$`")),
         _ => Ok(regex),
     }
@@ -162,10 +163,12 @@ fn parse_digest(text: &str) -> Result<Sha256Digest, Diag> {
 }
 
 fn parse_exit_codes(fields: &FieldValues) -> Result<BTreeMap<i32, String>, Diag> {
-    let one = |(code, meaning): (String, String)| match code.parse::<i32>() {
-        Ok(code) if (1..=255).contains(&code) => Ok((code, meaning)),
-        _ => Err(bad_value(format!("`{code}` in `exit_codes` is not an exit code from 1 to 255"))),
-    };
+    let one =
+        |(code, meaning): (String, String)| match code.parse::<i32>() {
+            Ok(code) if (1..=255).contains(&code) => Ok((code, meaning)),
+            _ => Err(bad_value(format!("`{code}` in `exit_codes` is not an exit code from 1 to 255"))
+                .with_field("exit_codes")),
+        };
     fields.get_text_map("exit_codes").unwrap_or_default().into_iter().map(one).collect()
 }
 
@@ -173,7 +176,7 @@ fn parse_log_pattern(fields: &FieldValues) -> Result<String, Diag> {
     let log = fields.get_text("log").unwrap_or_default();
     match log.is_empty() || log.starts_with('/') {
         true => Ok(log.to_owned()),
-        false => Err(bad_value("`log` must be an absolute path")),
+        false => Err(bad_value("`log` must be an absolute path").with_field("log")),
     }
 }
 

@@ -19,6 +19,7 @@ pub(super) fn parse_requirement(fields: &FieldValues) -> Result<Option<VersionRe
     match &requirement {
         VersionRequirement::Upstream(version) if version.contains([':', '-']) => {
             Err(bad_value(format!("`{version}` has an epoch or a revision"))
+                .with_field("version")
                 .hint("declare the exact version as `version`"))
         }
         _ => Ok(Some(requirement)),
@@ -41,7 +42,7 @@ pub(super) fn parse_names(fields: &FieldValues) -> Result<Vec<String>, Diag> {
         (None, Some(names)) => names,
     };
     if names.is_empty() {
-        return Err(bad_value("`names` is empty"));
+        return Err(bad_value("`names` is empty").with_field("names"));
     }
     for (i, name) in names.iter().enumerate() {
         check_package_name(name)?;

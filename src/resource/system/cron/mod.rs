@@ -87,9 +87,9 @@ struct CronResource {
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let name = required_text(fields, "name")?;
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) {
-        return Err(
-            bad_value(format!("`{name}` is not a valid cron file name")).hint("use letters, digits, `_` and `-` only")
-        );
+        return Err(bad_value(format!("`{name}` is not a valid cron file name"))
+            .with_field("name")
+            .hint("use letters, digits, `_` and `-` only"));
     }
     let body = if absent { String::new() } else { render_cron_file(fields)? };
     let mode = if SecretStore::has_placeholder(&body) { 0o600 } else { 0o644 };
@@ -110,13 +110,16 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
 }
 
 fn render_cron_file(fields: &FieldValues) -> Result<String, Diag> {
-    let schedule = schedule::parse_schedule(required_text(fields, "schedule")?).map_err(bad_value)?;
+    let schedule = schedule::parse_schedule(required_text(fields, "schedule")?)
+        .map_err(|why| bad_value(why).with_field("schedule"))?;
     let command = required_text(fields, "command")?.trim();
     if command.is_empty() {
-        return Err(bad_value("`command` is empty"));
+        return Err(bad_value("`command` is empty").with_field("command"));
     }
     if command.contains("\\%") {
-        return Err(bad_value("`command` must not contain `\\%`").hint("write `%`: forge escapes it for cron"));
+        return Err(bad_value("`command` must not contain `\\%`")
+            .with_field("command")
+            .hint("write `%`: forge escapes it for cron"));
     }
     let command = command.replace('%', "\\%");
     if command.len() > MAX_COMMAND {
@@ -124,6 +127,7 @@ fn render_cron_file(fields: &FieldValues) -> Result<String, Diag> {
             "`command` has {} bytes, and cron ignores a file with more than {MAX_COMMAND}",
             command.len()
         ))
+        .with_field("command")
         .hint("write it to a script with a `file` step, and run that"));
     }
     let user = fields.get_text("user").unwrap_or("root");
@@ -139,16 +143,18 @@ fn render_cron_file(fields: &FieldValues) -> Result<String, Diag> {
 fn render_variable(name: &str, value: &str) -> Result<String, Diag> {
     let starts = name.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
     if !starts || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-        return Err(bad_value(format!("`{name}` is not a valid environment variable name")));
+        return Err(bad_value(format!("`{name}` is not a valid environment variable name")).with_field("env"));
     }
     // cron strips quotes around a value and supports no escapes inside.
     if value.contains(['"', '\'']) {
-        return Err(bad_value(format!("the value of `{name}` must not contain quotes, because cron strips them")));
+        return Err(bad_value(format!("the value of `{name}` must not contain quotes, because cron strips them"))
+            .with_field("env"));
     }
     let line = format!("{name}=\"{value}\"");
     match line.len() > MAX_VARIABLE {
         true => {
-            Err(bad_value(format!("`{name}` is longer than the {MAX_VARIABLE} bytes that cron reads of a variable")))
+            Err(bad_value(format!("`{name}` is longer than the {MAX_VARIABLE} bytes that cron reads of a variable"))
+                .with_field("env"))
         }
         false => Ok(line),
     }

@@ -97,7 +97,7 @@ impl DeclaredArguments {
             return Err(bad_value(format!("`{}` is in both `args` and `absent`", both.text)));
         }
         match wanted.args.is_empty() && wanted.absent.is_empty() {
-            true => Err(bad_value("`args` or `absent` is required")),
+            true => Err(bad_value("`args` or `absent` is required").with_field("args")),
             false => Ok(wanted),
         }
     }

@@ -118,7 +118,8 @@ fn parse_settings_path(given: Option<&str>) -> Result<String, Diag> {
     let name = path.strip_prefix(grub::FOLDER).and_then(|rest| rest.strip_prefix('/'));
     match name.is_some_and(|name| name.ends_with(".cfg") && !name.contains('/') && !name.starts_with('.')) {
         true => Ok(path.to_owned()),
-        false => Err(bad_value(format!("`{path}` is not read by GRUB: `file` must be `{}/NAME.cfg`", grub::FOLDER))),
+        false => Err(bad_value(format!("`{path}` is not read by GRUB: `file` must be `{}/NAME.cfg`", grub::FOLDER))
+            .with_field("file")),
     }
 }
 

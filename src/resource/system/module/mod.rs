@@ -108,12 +108,12 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     options.iter().try_for_each(|(key, value)| check_option(key, value))?;
     let hidden = fields.get_text_list("hidden").unwrap_or_default();
     if let Some(unknown) = hidden.iter().find(|option| !options.contains_key(*option)) {
-        return Err(bad_value(format!("`hidden` lists `{unknown}`, which `options` does not set")));
+        return Err(bad_value(format!("`hidden` lists `{unknown}`, which `options` does not set")).with_field("hidden"));
     }
     let denied: BTreeMap<String, String> = fields.get_text_map("denied").unwrap_or_default().into_iter().collect();
     denied.iter().try_for_each(|(key, value)| check_option(key, value))?;
     if let Some(both) = denied.keys().find(|option| options.contains_key(*option)) {
-        return Err(bad_value(format!("`denied` lists `{both}`, which `options` sets")));
+        return Err(bad_value(format!("`denied` lists `{both}`, which `options` sets")).with_field("denied"));
     }
     let modprobe = conf_target("modprobe.d", &name, config::render_modprobe_conf(&name, blacklisted, &options));
     let modules_load = conf_target("modules-load.d", &name, format!("{name}\n"));
@@ -135,16 +135,18 @@ fn parse_module_name(given: &str) -> Result<String, Diag> {
     match given.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')) && given.len() < 56 {
         true => Ok(given.replace('-', "_")),
         false => Err(bad_value(format!("`{given}` is not a valid kernel module name"))
+            .with_field("name")
             .hint("use the name that `lsmod` prints, without directory and `.ko`")),
     }
 }
 
 fn check_option(key: &str, value: &str) -> Result<(), Diag> {
     if key.is_empty() || !key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-        return Err(bad_value(format!("`{key}` is not a valid option name")));
+        return Err(bad_value(format!("`{key}` is not a valid option name")).with_field("options"));
     }
     if value.is_empty() || value.contains(|c: char| c.is_whitespace() || c.is_control() || "\"'\\#".contains(c)) {
-        return Err(bad_value(format!("option `{key}` has a value that modprobe does not read as one word")));
+        return Err(bad_value(format!("option `{key}` has a value that modprobe does not read as one word"))
+            .with_field("options"));
     }
     Ok(())
 }

@@ -119,7 +119,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         _ => DesiredMountState::Mounted,
     };
     if path == "/" && state == DesiredMountState::Unmounted {
-        return Err(bad_value("`/` cannot be unmounted"));
+        return Err(bad_value("`/` cannot be unmounted").with_field("path"));
     }
     let mount = MountResource {
         path: path.to_owned(),
@@ -135,23 +135,23 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     mount.options.iter().try_for_each(|option| check_option(option))?;
     // `//` begins a server's share. The source of a bind mount is a path on the host and is checked as one.
     if mount.is_bind() && (!mount.source.starts_with('/') || mount.source.starts_with("//")) {
-        return Err(bad_value(format!("`{}` is not a directory for a bind mount", mount.source)));
+        return Err(bad_value(format!("`{}` is not a directory for a bind mount", mount.source)).with_field("source"));
     }
     Ok(Box::new(mount))
 }
 
 fn parse_source(text: &str, absent: bool) -> Result<String, Diag> {
     match text.trim().is_empty() && !absent || text.contains(char::is_control) {
-        true => Err(bad_value("`source` is empty or not a valid source")),
+        true => Err(bad_value("`source` is empty or not a valid source").with_field("source")),
         false => Ok(text.trim().to_owned()),
     }
 }
 
-fn check_word(name: &str, text: &str, absent: bool) -> Result<String, Diag> {
+fn check_word(name: &'static str, text: &str, absent: bool) -> Result<String, Diag> {
     let good = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
     match good && (absent || !text.is_empty()) {
         true => Ok(text.to_owned()),
-        false => Err(bad_value(format!("`{text}` is not a valid `{name}`"))),
+        false => Err(bad_value(format!("`{text}` is not a valid `{name}`")).with_field(name)),
     }
 }
 
@@ -159,6 +159,7 @@ fn check_option(option: &str) -> Result<(), Diag> {
     let bad = |c: char| c.is_whitespace() || c.is_control() || c == ',' || c == '#';
     match option.is_empty() || option.contains(bad) {
         true => Err(bad_value(format!("`{option}` is not a single option"))
+            .with_field("options")
             .hint("write options as a list: `[noatime, nofail]`")),
         false => Ok(()),
     }

@@ -115,7 +115,8 @@ fn parse_conf_path(fields: &FieldValues, place: &str) -> Result<String, Diag> {
     let good = name.is_some_and(|name| name.ends_with(".conf") && !name.contains('/') && !name.starts_with('.'));
     match good {
         true => Ok(path.to_owned()),
-        false => Err(bad_value(format!("`{path}` is not read by sysctl: `file` must be `{FOLDER}/NAME.conf`"))),
+        false => Err(bad_value(format!("`{path}` is not read by sysctl: `file` must be `{FOLDER}/NAME.conf`"))
+            .with_field("file")),
     }
 }
 

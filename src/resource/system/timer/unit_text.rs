@@ -7,7 +7,7 @@ use crate::diag::Diag;
 pub(super) fn render_service_unit(fields: &FieldValues) -> Result<String, Diag> {
     let command = required_text(fields, "command")?.trim();
     if command.is_empty() {
-        return Err(bad_value("`command` is empty"));
+        return Err(bad_value("`command` is empty").with_field("command"));
     }
     let user = fields.get_text("user").unwrap_or("root");
     crate::resource::shared::support::check_account_name("user", user)?;
@@ -24,16 +24,17 @@ pub(super) fn render_timer_unit(fields: &FieldValues) -> Result<String, Diag> {
     lines.push("[Timer]".to_owned());
     if let Some(calendar) = fields.get_text("calendar") {
         if calendar.trim().is_empty() {
-            return Err(bad_value("`calendar` is empty"));
+            return Err(bad_value("`calendar` is empty").with_field("calendar"));
         }
         lines.push(format!("OnCalendar={}", escape_percent(calendar.trim())));
     }
     if let Some(every) = fields.get_int("every") {
         if every == 0 {
-            return Err(bad_value("`every` is zero"));
+            return Err(bad_value("`every` is zero").with_field("every"));
         }
         if fields.get_bool("persistent") == Some(true) {
-            return Err(bad_value("`persistent` requires `calendar`: `every` counts from the last run"));
+            return Err(bad_value("`persistent` requires `calendar`: `every` counts from the last run")
+                .with_field("persistent"));
         }
         // The first run counts from the start of the timer, because there is no last run yet.
         lines.push(format!("OnActiveSec={every}s\nOnUnitActiveSec={every}s"));
@@ -59,7 +60,8 @@ fn unit_description(fields: &FieldValues) -> Result<String, Diag> {
         None => required_text(fields, "name")?,
     };
     match text.ends_with('\\') {
-        true => Err(bad_value("`description` ends with a backslash, which joins it with the next line")),
+        true => Err(bad_value("`description` ends with a backslash, which joins it with the next line")
+            .with_field("description")),
         false => Ok(escape_percent(text)),
     }
 }
