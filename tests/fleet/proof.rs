@@ -369,14 +369,19 @@ impl Trial<'_> {
 
     fn converges(&self) {
         self.proof.equip(self.nodes, self.system);
-        match self.proof.undone && self.proof.recipe.is_some() && self.is_first_system() {
+        let first = self.is_first_system();
+        match self.proof.undone && self.proof.recipe.is_some() && first {
             true => self.undoes(),
-            false => drop(self.due("before the first apply")),
+            false if first => drop(self.due("before the first apply")),
+            // What a plan says of an apply does not depend on the distribution.
+            false => {}
         }
         self.apply("the first apply");
         self.must(&self.proof.holds);
         self.settled("the second apply");
-        self.plan(0, "after the second apply");
+        if first {
+            self.plan(0, "after the second apply");
+        }
         expect(&self.project.forge(["verify", "inventory.yaml"]), 0, "verify");
     }
 
