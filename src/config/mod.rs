@@ -8,6 +8,8 @@ mod chart;
 mod cluster_member;
 mod cluster_step;
 mod connect_settings;
+#[cfg(test)]
+mod cpu_time;
 mod declaration_checks;
 mod drift;
 mod expand;

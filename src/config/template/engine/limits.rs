@@ -3,6 +3,7 @@
 use super::super::eval_budget::ProjectUsage;
 use super::super::{EvalOutcome, TemplateBindings, build_tree};
 use super::{TemplateForm, TemplateProgram};
+use crate::config::cpu_time::thread_cpu_time;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +18,6 @@ const NAMESPACE: &str = "a namespace cannot be part of a value";
 /// Time limit of a case in an unoptimised build. On an idle machine the longest case takes half of it. Hyper-threads
 /// that share a core with other work count more processor time for the same work.
 const SOON: Duration = Duration::from_secs(4);
-
-/// Returns the processor time of this thread, which other load on the machine does not increase.
-fn thread_cpu_time() -> Duration {
-    const TICK_MS: u64 = 10;
-    let stat = fs_err::read_to_string("/proc/thread-self/stat").expect("Linux");
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |at: usize| fields[at].parse::<u64>().expect("a number");
-    Duration::from_millis((ticks(11) + ticks(12)) * TICK_MS)
-}
 
 fn limit_bindings() -> TemplateBindings {
     let text = "x".repeat(1000);
