@@ -13,7 +13,7 @@ use super::ignore_rules::IgnoreRuleMatcher;
 use super::model::{DriftFinding, FindingAspect, FindingNovelty, HostDrift, IgnoreRuleResult, UndecidedItem};
 use super::test_proofs::{DueTests, list_due_tests};
 use crate::config::{ExpansionState, StepExpander};
-use crate::model::{DisruptionClass, HostName, StepVerdict, UntrustedText, VerifyLevel};
+use crate::model::{DisruptionClass, HostName, StepVerdict, UntrustedText, VerifyLevel, record_file_name};
 use crate::plan::{
     self, HostContext, HostHold, HostPlan, HostReachability, HostWarning, ObservedHost, ObservedNode, Plan, PlanInputs,
     RELEASE_HINT, StepAssessment, StepInstance, StepPlan, StepPredictions, UndeclaredResource, VerifyPlan,
@@ -85,6 +85,12 @@ fn start_host_drift(plan: &HostPlan, took: Duration) -> HostDrift {
         warnings: plan.warnings.iter().cloned().chain(own).collect(),
         took,
     }
+}
+
+/// Returns the hint for a record that no step declares: its resource is removed, or nothing is left of it.
+fn explain_how_to_forget(cluster: &str, step: &str) -> String {
+    let record = record_file_name(cluster, step);
+    format!("declare its removal; if nothing is left of it, delete its record `/var/lib/forge/applied/{record}`")
 }
 
 fn warn_hold(hold: &HostHold) -> HostWarning {
@@ -470,6 +476,7 @@ impl HostDriftCollector<'_, '_> {
             title: left.title.clone(),
             path: is_path.then(|| left.title.clone()),
             reason: "was applied and is no longer declared".into(),
+            hint: (!case.host.name.is_cluster()).then(|| explain_how_to_forget(&case.ground.project.cluster, whole)),
             cause: DriftCause::NoLongerDeclared,
             severity: FindingSeverity::Low,
             last_applied: record.map(|record| record.to_last_applied(None)),

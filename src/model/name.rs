@@ -64,11 +64,9 @@ impl StepId {
         Self { recipe: recipe.into(), step: step.into(), key: None }
     }
 
-    /// Returns the name of the record file of this step under `/var/lib/forge/applied/`: the cluster, `@` and the
-    /// step. Every byte outside `[A-Za-z0-9._-]` is written as `%XX`, so that no name can leave the directory. Two
-    /// clusters with steps of the same name have separate records.
+    /// Returns the name of the record file of this step; see [`record_file_name`].
     pub fn record_name(&self, cluster: &str) -> String {
-        format!("{}@{}", escape_file_name(cluster), self.old_record_name())
+        record_file_name(cluster, &self.to_string())
     }
 
     /// Returns the file name from the time when records did not contain their cluster.
@@ -80,6 +78,13 @@ impl StepId {
     pub fn file_name(&self) -> String {
         escape_file_name(&self.to_string())
     }
+}
+
+/// Returns the name of the record file of a step, `recipe/step[key]`, under `/var/lib/forge/applied/`: the cluster, `@`
+/// and the step. Every byte outside `[A-Za-z0-9._-]` is written as `%XX`, so that no name can leave the directory. Two
+/// clusters with steps of the same name have separate records.
+pub fn record_file_name(cluster: &str, step: &str) -> String {
+    format!("{}@{}.json", escape_file_name(cluster), escape_file_name(step))
 }
 
 /// Returns the name of the file, next to the records, in which a host stores its findings for a cluster. No step has

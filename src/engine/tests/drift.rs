@@ -157,6 +157,12 @@ fn step_no_longer_declared_is_a_drift_finding() {
     let left = |step| (step, FindingAspect::Undeclared, DriftCause::NoLongerDeclared);
     assert_eq!(causes, [left("other"), left("page")]);
     assert!(drift.findings.iter().all(|found| has_path_of(found, &stage, found.step.raw())), "{:#?}", drift.findings);
+    // Who follows the hint has one finding less.
+    let hint = drift.findings[0].hint.as_deref().unwrap_or_default();
+    let record = hint.split('`').nth(1).and_then(|path| path.strip_prefix("/var/lib/forge/")).unwrap_or_default();
+    std::fs::remove_file(stage.host_root("n1").join("state").join(record)).unwrap();
+    let steps: Vec<_> = stage.detect_drift().findings.iter().map(|found| found.step.raw().to_owned()).collect();
+    assert_eq!(steps, ["page"]);
 }
 
 #[test]
