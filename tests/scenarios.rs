@@ -129,7 +129,7 @@ fn make(project: &Project, case: &Case) -> Plan {
 /// Returns the plan's text without colors, and its exit codes.
 fn shown(plan: &Plan, verbose: u8, root: &Utf8Path) -> String {
     let mut out = Vec::new();
-    let text = TextWriter { verbose, target: None };
+    let text = TextWriter { verbose, target: None, resume: None };
     text.write_plan(plan, plan.exit_code(false), &mut out).unwrap();
     let text = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
     let codes = [false, true].map(|detailed| plan.exit_code(detailed).code());

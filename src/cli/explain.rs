@@ -83,7 +83,7 @@ pub fn run_explain<B: Backend>(cx: &VerbContext<'_, B>, args: &ExplainArgs) -> V
 }
 
 fn output_without_inventory<'c, B>(cx: &VerbContext<'c, B>) -> VerbOutput<'c> {
-    VerbOutput { console: cx.console, settings: cx.settings, target: None }
+    VerbOutput { console: cx.console, settings: cx.settings, target: None, resume: None }
 }
 
 fn explain_step<B: Backend>(cx: &VerbContext<'_, B>, recipe: &str, step: &str) -> Result<(), CliError> {

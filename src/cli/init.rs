@@ -40,8 +40,12 @@ pub struct InitArgs {
 pub fn run_init<B: Backend>(cx: &VerbContext<'_, B>, args: &InitArgs) -> VerbResult {
     cx.settings.json_into.iter().try_for_each(|path| atomic_file::check_writable(path))?;
     reject_existing_file(&args.into)?;
-    let output =
-        VerbOutput { console: cx.console, settings: cx.settings, target: Some(inventory_arguments(&args.into)) };
+    let output = VerbOutput {
+        console: cx.console,
+        settings: cx.settings,
+        target: Some(inventory_arguments(&args.into)),
+        resume: None,
+    };
     let (starting, differences) = build_starting_inventory(args, &output)?;
     let text = starter_inventory::render_inventory(&starting, args.from_ansible.as_deref().map(Utf8Path::as_str));
     let recipe = write_starting_files(&args.into, &text)?;

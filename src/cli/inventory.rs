@@ -13,6 +13,8 @@ pub struct InventoryTarget {
     pub path: Utf8PathBuf,
     /// Quoted for a shell; empty if none are needed.
     pub arguments: String,
+    /// The same for a verb that takes the inventory only with `-i`.
+    pub resume_arguments: String,
 }
 
 /// Finds the inventory: the argument, then `-i`, then `$FORGE_INVENTORY`, then `./inventory.yaml`.
@@ -33,8 +35,11 @@ pub fn resolve_inventory(
         (None, None, None) if exists(Utf8Path::new(DEFAULT_INVENTORY)) => (DEFAULT_INVENTORY.into(), Vec::new()),
         (None, None, None) => return Err(no_inventory_error()),
     };
-    arguments.extend(collect_selection_flags(typed));
-    Ok(InventoryTarget { path, arguments: join_quoted(&arguments) })
+    let flag = argument.inventory.iter().map(|_| "-i".to_owned());
+    let selection = collect_selection_flags(typed);
+    let resume_arguments = join_quoted(&flag.chain(arguments.iter().chain(&selection).cloned()).collect::<Vec<_>>());
+    arguments.extend(selection);
+    Ok(InventoryTarget { path, arguments: join_quoted(&arguments), resume_arguments })
 }
 
 /// Reports whether [`resolve_inventory`] finds an inventory, or an error in how it is given.

@@ -20,7 +20,7 @@ pub struct ManArgs {
 }
 
 pub fn run_man<B>(cx: &VerbContext<'_, B>, args: &ManArgs, build_command: fn() -> clap::Command) -> VerbResult {
-    let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
+    let output = VerbOutput { console: cx.console, settings: cx.settings, target: None, resume: None };
     match &args.into {
         None => {
             let page = render_man_page(&build_command())?;

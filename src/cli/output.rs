@@ -23,6 +23,8 @@ pub struct VerbOutput<'a> {
     pub settings: &'a CliSettings,
     /// The arguments that a suggested next command repeats.
     pub target: Option<String>,
+    /// The same for `forge resume`, which does not take the inventory as an argument.
+    pub resume: Option<String>,
 }
 
 /// Writes one result with one writer.
@@ -155,7 +157,7 @@ impl VerbOutput<'_> {
 
     /// Writes human-readable text: to stdout, or to stderr if stdout carries JSON.
     pub fn write_for_people(&self, render: ResultRenderer<'_>) -> Result<(), CliError> {
-        let text = TextWriter { target: None, ..self.text_writer() };
+        let text = TextWriter { target: None, resume: None, ..self.text_writer() };
         let write = |mut out: Box<dyn Write>| render(&text, &mut out).and_then(|()| out.flush());
         match self.settings.format {
             OutputFormat::Json => check_stderr_write(write(Box::new((self.console.err)()))),
@@ -165,7 +167,7 @@ impl VerbOutput<'_> {
 
     /// Returns the writer for human-readable text.
     pub fn text_writer(&self) -> TextWriter {
-        TextWriter { verbose: self.settings.verbose, target: self.target.clone() }
+        TextWriter { verbose: self.settings.verbose, target: self.target.clone(), resume: self.resume.clone() }
     }
 
     /// Writes diagnostics to stderr.

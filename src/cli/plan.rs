@@ -92,5 +92,10 @@ fn parse_kubernetes_release(text: &str) -> Result<String, CliError> {
 /// Returns the output whose suggested next command applies the saved plan, if the plan is saved.
 fn output_for_saved_plan<'o>(output: &VerbOutput<'o>, args: &PlanArgs) -> VerbOutput<'o> {
     let kept = args.keep.output.as_ref().map(|path| quote_argument(path.as_str()));
-    VerbOutput { console: output.console, settings: output.settings, target: kept.or_else(|| output.target.clone()) }
+    VerbOutput {
+        console: output.console,
+        settings: output.settings,
+        target: kept.or_else(|| output.target.clone()),
+        resume: None,
+    }
 }

@@ -41,7 +41,7 @@ pub struct RunsArgs {
 }
 
 pub fn run_runs<B>(cx: &VerbContext<'_, B>, args: &RunsArgs) -> VerbResult {
-    let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
+    let output = VerbOutput { console: cx.console, settings: cx.settings, target: None, resume: None };
     let folders = match (&args.inventory, &cx.typed.inventory_flag) {
         (Some(argument), Some(flag)) => return Err(duplicate_inventory_error(argument, flag)),
         (Some(inventory), None) if !inventory.exists() => {

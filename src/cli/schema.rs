@@ -30,7 +30,7 @@ pub struct SchemaArgs {
 }
 
 pub fn run_schema<B>(cx: &VerbContext<'_, B>, args: &SchemaArgs) -> VerbResult {
-    let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
+    let output = VerbOutput { console: cx.console, settings: cx.settings, target: None, resume: None };
     match &args.name {
         None => output.write_raw(&|out| {
             let mut all = schemas::list_schemas();

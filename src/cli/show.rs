@@ -43,7 +43,7 @@ enum ShownFile {
 }
 
 pub fn run_show<B>(cx: &VerbContext<'_, B>, args: &ShowArgs) -> VerbResult {
-    let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
+    let output = VerbOutput { console: cx.console, settings: cx.settings, target: None, resume: None };
     let Some(named) = &args.run else {
         return Err(
             CliError::usage("no run given").hint("`forge show last` shows the newest run, `forge runs` lists all")
@@ -105,7 +105,7 @@ fn show_file(output: &VerbOutput<'_>, path: &Utf8Path, images: bool) -> Result<(
 
 /// Prints a saved plan as `plan -o` did: the suggested next command applies the file.
 fn show_saved_plan(output: &VerbOutput<'_>, path: &Utf8Path, saved: &SavedPlan) -> Result<(), CliError> {
-    let output = VerbOutput { target: Some(quote_argument(path.as_str())), ..*output };
+    let output = VerbOutput { target: Some(quote_argument(path.as_str())), resume: None, ..*output };
     output.write_plan(&saved.plan, saved.plan.exit_code(false), Some(&saved.digest))?;
     output.write_added_rehearsal(saved.rehearsal.as_ref())
 }

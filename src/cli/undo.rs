@@ -65,7 +65,7 @@ pub struct UndoArgs {
 
 pub fn run_undo<B: Backend>(cx: &VerbContext<'_, B>, args: &UndoArgs) -> VerbResult {
     let target = cx.resolve_target(&args.inventory)?;
-    let output = VerbOutput { target: None, ..cx.output_for(&target) };
+    let output = VerbOutput { target: None, resume: None, ..cx.output_for(&target) };
     // The steps of the run may be gone from the inventory.
     let mut any_step = cx.settings.clone();
     any_step.filter = StepFilter::default();
@@ -92,7 +92,7 @@ pub fn run_undo<B: Backend>(cx: &VerbContext<'_, B>, args: &UndoArgs) -> VerbRes
         let cx = &cx.with_settings(&settings);
         let loaded = cx.load_project(&target)?;
         let suggested = args.keep.output.as_ref().map(|path| quote_argument(path.as_str()));
-        let output = VerbOutput { settings: cx.settings, target: suggested, console: cx.console };
+        let output = VerbOutput { settings: cx.settings, target: suggested, resume: None, console: cx.console };
         let ask = if only_plan { ObservePurpose::Declared } else { ObservePurpose::Change };
         let seen = cx.observe_hosts(&mut stop, &output, &loaded, ask).await?;
         let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
@@ -139,7 +139,7 @@ pub fn reload_undo<B: Backend>(
     target: &InventoryTarget,
     scope: &UndoScope,
 ) -> Result<(CliSettings, ReloadedUndo), CliError> {
-    let output = VerbOutput { target: None, ..cx.output_for(target) };
+    let output = VerbOutput { target: None, resume: None, ..cx.output_for(target) };
     let loaded = cx.load_project(target)?;
     let mut settings = cx.settings.clone();
     settings.filter = StepFilter::new(&scope.step, &scope.skip);

@@ -65,8 +65,9 @@ impl<'a, B: Backend> VerbContext<'a, B> {
     /// Returns the outputs for results that suggest a next command on `target`. A verb that selected the hosts of a past run
     /// suggests none: the typed arguments select others.
     pub fn output_for(&self, target: &InventoryTarget) -> VerbOutput<'a> {
-        let target = self.settings.past_run.is_none().then(|| target.arguments.clone());
-        VerbOutput { console: self.console, settings: self.settings, target }
+        let typed = Some(target).filter(|_| self.settings.past_run.is_none());
+        let (target, resume) = typed.map(|typed| (typed.arguments.clone(), typed.resume_arguments.clone())).unzip();
+        VerbOutput { console: self.console, settings: self.settings, target, resume }
     }
 
     /// Loads the inventory and selects the hosts. Contacts nothing.

@@ -12,7 +12,7 @@ fn render(write: impl Fn(&mut dyn std::io::Write) -> std::io::Result<()>) -> Str
 #[test]
 fn rehearsal_as_text_and_markdown() {
     let report = sample::rehearsal_report(&sample::plan(Vec::new()));
-    let text = TextWriter { verbose: 0, target: None };
+    let text = TextWriter { verbose: 0, target: None, resume: None };
     insta::assert_snapshot!(render(|out| text.write_rehearsal(&report, report.exit_code(false), out)));
     let page = render(|out| markdown::write_rehearsal(&report, out));
     assert!(!page.contains('\x1b'), "{page}");
@@ -24,7 +24,9 @@ fn long_list_of_findings_is_cut_in_text() {
     let mut report = sample::rehearsal_report(&sample::plan(Vec::new()));
     let beyond = &mut report.hosts[0].beyond;
     beyond.packages = std::iter::repeat_n(beyond.packages[0].clone(), 53).collect();
-    let text = render(|out| TextWriter { verbose: 0, target: None }.write_rehearsal(&report, ExitCode::Done, out));
+    let text = render(|out| {
+        TextWriter { verbose: 0, target: None, resume: None }.write_rehearsal(&report, ExitCode::Done, out)
+    });
     assert_eq!(text.matches("    package  `libagent:amd64`").count(), 50, "{text}");
     assert!(text.contains("    package  and 3 more: see `--format json`\n    user     `agent` created\n"), "{text}");
 }

@@ -41,7 +41,7 @@ pub fn run_completions<B>(
     args: &CompletionsArgs,
     build_command: fn() -> clap::Command,
 ) -> VerbResult {
-    let output = VerbOutput { console: cx.console, settings: cx.settings, target: None };
+    let output = VerbOutput { console: cx.console, settings: cx.settings, target: None, resume: None };
     let text = match args.complete {
         None => render_script(args.shell, &mut build_command()),
         Some(at) => print_candidates(cx, args, at, build_command).into_bytes(),

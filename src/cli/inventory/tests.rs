@@ -20,16 +20,16 @@ fn resolve_target(
     resolve_inventory(&argument, &parse_global_args(typed), &environment, |path| there && path == "inventory.yaml")
 }
 
-fn expected_target(path: &str, arguments: &str) -> InventoryTarget {
-    InventoryTarget { path: path.into(), arguments: arguments.into() }
+fn expected_target(path: &str, arguments: &str, resume_arguments: &str) -> InventoryTarget {
+    InventoryTarget { path: path.into(), arguments: arguments.into(), resume_arguments: resume_arguments.into() }
 }
 
 #[test]
 fn inventory_argument_overrides_flag_variable_and_default() {
-    assert_eq!(resolve_target(Some("a"), &[], Some("c"), true).unwrap(), expected_target("a", "a"));
-    assert_eq!(resolve_target(None, &["-i", "b"], Some("c"), true).unwrap(), expected_target("b", "-i b"));
-    assert_eq!(resolve_target(None, &[], Some("c"), true).unwrap(), expected_target("c", ""));
-    assert_eq!(resolve_target(None, &[], None, true).unwrap(), expected_target("inventory.yaml", ""));
+    assert_eq!(resolve_target(Some("a"), &[], Some("c"), true).unwrap(), expected_target("a", "a", "-i a"));
+    assert_eq!(resolve_target(None, &["-i", "b"], Some("c"), true).unwrap(), expected_target("b", "-i b", "-i b"));
+    assert_eq!(resolve_target(None, &[], Some("c"), true).unwrap(), expected_target("c", "", ""));
+    assert_eq!(resolve_target(None, &[], None, true).unwrap(), expected_target("inventory.yaml", "", ""));
     assert_eq!(resolve_target(None, &[], None, false).unwrap_err().exit, ExitCode::Usage);
 }
 

@@ -560,7 +560,7 @@ fn aborted_run_lists_done_hosts_and_the_next_command() {
     stage.create_host_file("n2", "bad");
     let ran = stage.run_once();
     let mut out = Vec::new();
-    let text = TextWriter { verbose: 0, target: Some("inventory.yaml".to_owned()) };
+    let text = TextWriter { verbose: 0, target: Some("inventory.yaml".to_owned()), resume: None };
     text.write_report(&ran.report, ran.report.exit_code(), &mut out).unwrap();
     let text = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
     assert!(text.contains("\ndone: n1\nnot done: n[3:4]\nfailed: n2\n"), "{text}");

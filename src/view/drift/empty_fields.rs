@@ -158,7 +158,9 @@ fn assert_drift_complete(drift: &DriftReport) {
     }
     assert_no_gaps(
         "text",
-        &render_plain(|out| TextWriter { verbose: 1, target: None }.write_drift(drift, ExitCode::Done, out)),
+        &render_plain(|out| {
+            TextWriter { verbose: 1, target: None, resume: None }.write_drift(drift, ExitCode::Done, out)
+        }),
     );
     let page = render_drift_report(drift, write_markdown);
     let outside = text_outside_fences(&page);
@@ -180,7 +182,9 @@ fn assert_drift_complete(drift: &DriftReport) {
 fn assert_plan_complete(plan: &Plan) {
     assert_no_gaps(
         "text",
-        &render_plain(|out| TextWriter { verbose: 1, target: None }.write_plan(plan, ExitCode::Done, out)),
+        &render_plain(|out| {
+            TextWriter { verbose: 1, target: None, resume: None }.write_plan(plan, ExitCode::Done, out)
+        }),
     );
     let page = render_plain(|out| crate::view::markdown::write_plan(plan, None, out));
     let outside = text_outside_fences(&page);

@@ -132,6 +132,7 @@ fn write_next_step(text: &TextWriter, report: &RunReport, exit: ExitCode, out: &
     }
     match (exit, report.verb.as_str()) {
         (ExitCode::Done, _) => Ok(()),
+        (_, "apply") if report.interrupted => text.write_resume_command(out),
         (ExitCode::Stale, _) => text.write_next_command("plan", out),
         (ExitCode::VerifyFailed, "apply") => text.write_next_command("verify", out),
         // Pending, blocked and unknown steps stay so until their cause is removed, which a plan shows.

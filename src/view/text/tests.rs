@@ -16,7 +16,11 @@ fn render_plain(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
 }
 
 fn text_writer(verbose: u8) -> TextWriter {
-    TextWriter { verbose, target: Some("inventory.yaml --on gpu".into()) }
+    TextWriter {
+        verbose,
+        target: Some("inventory.yaml --on gpu".into()),
+        resume: Some("-i inventory.yaml --on gpu".into()),
+    }
 }
 
 fn render_plan(verbose: u8, plan: &Plan) -> String {
@@ -114,6 +118,17 @@ fn skipped_steps_are_grouped() {
     let shown = render_report(&sample::report("apply", vec![host]));
     assert!(shown.contains("\n. base/b and base/c\n    needs `base/a`\n    on x\n"), "{shown}");
     assert!(shown.ends_with("next: forge plan inventory.yaml --on gpu\n"), "{shown}");
+}
+
+#[test]
+fn interrupted_apply_is_resumed() {
+    let mut host = sample::host_report("x", vec![], vec![]);
+    host.outcome = HostOutcome::Cancelled;
+    let report = RunReport { interrupted: true, ..sample::report("apply", vec![host]) };
+    let shown = render_report(&report);
+    assert!(shown.ends_with("next: forge resume -i inventory.yaml --on gpu\n"), "{shown}");
+    let undone = render_report(&RunReport { verb: "undo".to_owned(), ..report });
+    assert!(!undone.contains("resume"), "{undone}");
 }
 
 #[test]

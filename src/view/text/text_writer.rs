@@ -11,14 +11,28 @@ pub struct TextWriter {
     /// Arguments of the suggested next command (`inventory.yaml --on gpu`), quoted for a shell.
     /// `None` suppresses the suggestion.
     pub target: Option<String>,
+    /// The same for a suggested `forge resume`.
+    pub resume: Option<String>,
 }
 
 impl TextWriter {
     pub(super) fn write_next_command(&self, verb: &str, out: &mut dyn Write) -> io::Result<()> {
-        match self.target.as_deref() {
-            None => Ok(()),
-            Some("") => writeln!(out, "next: forge {verb}"),
-            Some(target) => writeln!(out, "next: forge {verb} {}", escape::escape_line(target)),
+        write_command(verb, self.target.as_deref(), out)
+    }
+
+    /// Suggests to finish the run, or to apply again where `resume` would not repeat what was selected.
+    pub(super) fn write_resume_command(&self, out: &mut dyn Write) -> io::Result<()> {
+        match &self.resume {
+            Some(resume) => write_command("resume", Some(resume), out),
+            None => self.write_next_command("apply", out),
         }
+    }
+}
+
+fn write_command(verb: &str, arguments: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
+    match arguments {
+        None => Ok(()),
+        Some("") => writeln!(out, "next: forge {verb}"),
+        Some(arguments) => writeln!(out, "next: forge {verb} {}", escape::escape_line(arguments)),
     }
 }

@@ -101,7 +101,7 @@ fn names_in_text(text: &str) -> NamedSteps {
 
 fn render_text(plan: &Plan, verbose: u8) -> String {
     let mut out = Vec::new();
-    TextWriter { verbose, target: None }.write_plan(plan, ExitCode::Done, &mut out).unwrap();
+    TextWriter { verbose, target: None, resume: None }.write_plan(plan, ExitCode::Done, &mut out).unwrap();
     anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string()
 }
 
