@@ -1,6 +1,6 @@
 //! What hardware can reach at most, computed from facts: the rate of ports and the PCIe slot.
 
-use super::verdict::{ExpectedValue, format_number};
+use super::verdict::{ExpectedValue, format_measure, format_number};
 
 /// A PCIe link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,9 +60,9 @@ pub fn expect_share(ceiling: f64, share: f64, unit: &str) -> ExpectedValue {
 pub fn check_floor(floor: f64, ceiling: f64, unit: &str) -> Result<(), String> {
     match floor > ceiling {
         true => Err(format!(
-            "the floor of {} {unit} is above the {} {unit} that the hardware can reach",
-            format_number(floor),
-            format_number(ceiling)
+            "the floor of {} is above the {} that the hardware can reach",
+            format_measure(floor, unit),
+            format_measure(ceiling, unit)
         )),
         false => Ok(()),
     }

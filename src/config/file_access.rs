@@ -78,15 +78,17 @@ pub(super) fn find_similar_file(missing: &Utf8Path, is_candidate: impl Fn(&str) 
     }
     let typed = missing.file_name()?;
     let folder = missing.parent().filter(|folder| !folder.as_str().is_empty()).unwrap_or(Utf8Path::new("."));
-    let names: Vec<String> = folder
+    let mut names: Vec<String> = folder
         .read_dir_utf8()
         .ok()?
         .filter_map(|entry| Some(entry.ok()?.file_name().to_owned()))
-        .filter(|name| is_candidate(name))
+        // A link to nothing is listed, too.
+        .filter(|name| name != typed && is_candidate(name))
         .collect();
-    let same_stem = names.iter().find(|name| Utf8Path::new(name).file_stem() == missing.file_stem());
-    let near = || crate::diag::did_you_mean(typed, names.iter().map(String::as_str));
-    same_stem.map(String::as_str).or_else(near).map(str::to_owned)
+    names.sort_unstable();
+    let near = crate::diag::did_you_mean(typed, names.iter().map(String::as_str));
+    let same_stem = || names.iter().find(|name| Utf8Path::new(name).file_stem() == missing.file_stem());
+    near.or_else(|| same_stem().map(String::as_str)).map(str::to_owned)
 }
 
 /// Reads a text file.

@@ -115,11 +115,10 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
 /// Rejects paths that every host needs.
 pub(in crate::resource) fn check_removable(path: &str) -> Result<(), Diag> {
     if path.matches('/').count() < 2 {
-        return Err(bad_value(format!("`{path}` is a top-level directory and is never removed")).with_field("path"));
+        return Err(bad_value(format!("`{path}` is a top-level directory and is never removed")));
     }
     if PROTECTED_DIRECTORIES.contains(&path) {
         return Err(bad_value(format!("`{path}` is a system directory and is never removed"))
-            .with_field("path")
             .hint("list the entries below it that should be removed"));
     }
     Ok(())

@@ -108,7 +108,8 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     }
     let group = fields.get_text("group").map(str::to_owned);
     let groups = fields.get_text_list("groups").map(|groups| sort_groups(groups, group.as_deref()));
-    group.iter().chain(groups.iter().flatten()).try_for_each(|group| check_account_name("group", group))?;
+    group.iter().try_for_each(|group| check_account_name("group", group))?;
+    groups.iter().flatten().try_for_each(|group| check_account_name("groups", group))?;
     let comment = fields.get_text("comment").map(str::to_owned);
     if comment.as_ref().is_some_and(|c| c.contains(':')) {
         return Err(bad_value("`comment` contains `:`, which separates the fields of an account").with_field("comment"));
@@ -499,7 +500,7 @@ mod tests {
         );
         assert_eq!(
             build_error(&[("name", json!("a")), ("groups", json!(["b:c"]))], false),
-            "`group` contains `:`, which separates owner and group"
+            "`groups` contains `:`, which separates owner and group"
         );
     }
 

@@ -247,7 +247,7 @@ fn parse_built_in_chart(fields: &FieldValues, name: &str) -> Result<ChartQuery, 
     }
     let chart = list_builtin_charts().iter().find(|chart| chart.name == name).ok_or_else(|| {
         bad_value(format!("built-in chart `{name}` does not exist"))
-            .with_field("chart")
+            .with_field("built_in")
             .suggest_name(name, list_builtin_charts().iter().map(|chart| chart.name))
     })?;
     Ok(ChartQuery { from: ChartQuerySource::BuiltIn(name.to_owned()), version: chart.version.to_owned(), sha256: None })

@@ -23,7 +23,7 @@ pub(super) fn check_workload_name(id: &ObjectId) -> Result<(), Diag> {
     match first && name.len() <= MAX_NAME_LENGTH && name.bytes().all(inner) && !name.ends_with('-') {
         true => Ok(()),
         false => Err(bad_value(format!("`{name}` is not a valid workload name"))
-            .with_field("name")
+            .with_field("object")
             .hint(format!("use lowercase letters, digits and `-`, at most {MAX_NAME_LENGTH}; each run adds a suffix"))),
     }
 }

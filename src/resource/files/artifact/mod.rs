@@ -126,7 +126,6 @@ fn parse_address(url: &str) -> Result<HttpUrl, Diag> {
     if SecretStore::has_placeholder(url) {
         return Err(bad_value("`url` must not contain a secret, because URLs are printed")
             .with_field("url")
-            .with_field("url")
             .hint("use `token`, or `user` and `password`"));
     }
     HttpUrl::parse(url).map_err(|why| {

@@ -19,7 +19,7 @@ pub(super) fn parse_requirement(fields: &FieldValues) -> Result<Option<VersionRe
     match &requirement {
         VersionRequirement::Upstream(version) if version.contains([':', '-']) => {
             Err(bad_value(format!("`{version}` has an epoch or a revision"))
-                .with_field("version")
+                .with_field("upstream")
                 .hint("declare the exact version as `version`"))
         }
         _ => Ok(Some(requirement)),

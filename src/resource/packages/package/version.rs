@@ -12,7 +12,7 @@ pub(in crate::resource) fn check_version(version: &str) -> Result<(), Diag> {
     let starts = version.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
     match starts && (parse_deb_version(version).is_some() || version.bytes().all(of_rpm)) {
         true => Ok(()),
-        false => Err(bad_value(format!("`{version}` is not a valid package version")).with_field("version")),
+        false => Err(bad_value(format!("`{version}` is not a valid package version"))),
     }
 }
 

@@ -142,11 +142,10 @@ fn parse_module_name(given: &str) -> Result<String, Diag> {
 
 fn check_option(key: &str, value: &str) -> Result<(), Diag> {
     if key.is_empty() || !key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-        return Err(bad_value(format!("`{key}` is not a valid option name")).with_field("options"));
+        return Err(bad_value(format!("`{key}` is not a valid option name")));
     }
     if value.is_empty() || value.contains(|c: char| c.is_whitespace() || c.is_control() || "\"'\\#".contains(c)) {
-        return Err(bad_value(format!("option `{key}` has a value that modprobe does not read as one word"))
-            .with_field("options"));
+        return Err(bad_value(format!("option `{key}` has a value that modprobe does not read as one word")));
     }
     Ok(())
 }
