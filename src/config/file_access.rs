@@ -35,10 +35,10 @@ fn explain_missing(root: &Utf8Path, text: &str) -> String {
     let folder = joined.parent().and_then(|folder| folder.canonicalize_utf8().ok());
     let inside = folder.is_some_and(|folder| folder.starts_with(root));
     match find_similar_file(&joined, |_| true).filter(|_| inside) {
-        Some(near) => format!("that folder contains `{near}`; did you mean that?"),
+        Some(near) => format!("did you mean `{near}` in the same folder?"),
         None => {
             let searched = joined.strip_prefix(root).unwrap_or(&joined);
-            format!("searched: `{searched}`, in the folder of the inventory")
+            format!("searched: `{searched}`, relative to the folder of the inventory")
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::cause::AttributeValue;
 use super::model::LastApplied;
-use crate::model::{RecordIdentity, UntrustedText, Value};
+use crate::model::{RecordIdentity, UntrustedText, Value, record_file_name};
 use serde::Deserialize;
 
 /// Digits of a digest that assessments show.
@@ -36,6 +36,12 @@ impl<'r> AppliedRecordView<'r> {
     pub fn is_equal_at(&self, pointer: &str, declared: &Value) -> bool {
         let then = self.0.get("value").and_then(|value| value.pointer(pointer));
         then.is_some() && then == declared.pointer(pointer)
+    }
+
+    /// Returns the name of its file on the host; `None` for a record of an old version, which names no cluster.
+    pub fn file_name(&self) -> Option<String> {
+        let cluster = self.0.get("cluster")?.as_str()?;
+        Some(record_file_name(cluster, self.text_field("step")))
     }
 
     /// Returns the objects that it is about; `None` in records of old versions.

@@ -13,7 +13,7 @@ use super::ignore_rules::IgnoreRuleMatcher;
 use super::model::{DriftFinding, FindingAspect, FindingNovelty, HostDrift, IgnoreRuleResult, UndecidedItem};
 use super::test_proofs::{DueTests, list_due_tests};
 use crate::config::{ExpansionState, StepExpander};
-use crate::model::{DisruptionClass, HostName, StepVerdict, UntrustedText, VerifyLevel, record_file_name};
+use crate::model::{DisruptionClass, HostName, StepVerdict, UntrustedText, VerifyLevel};
 use crate::plan::{
     self, HostContext, HostHold, HostPlan, HostReachability, HostWarning, ObservedHost, ObservedNode, Plan, PlanInputs,
     RELEASE_HINT, StepAssessment, StepInstance, StepPlan, StepPredictions, UndeclaredResource, VerifyPlan,
@@ -87,10 +87,19 @@ fn start_host_drift(plan: &HostPlan, took: Duration) -> HostDrift {
     }
 }
 
-/// Returns the hint for a record that no step declares: its resource is removed, or nothing is left of it.
-fn explain_how_to_forget(cluster: &str, step: &str) -> String {
-    let record = record_file_name(cluster, step);
-    format!("declare its removal; if nothing is left of it, delete its record `/var/lib/forge/applied/{record}`")
+/// Returns the hint for the record of a step that was deleted from its recipe.
+fn explain_how_to_forget(record: &AppliedRecordView<'_>) -> Option<String> {
+    let file = record.file_name()?;
+    Some(format!(
+        "declare its removal; if it left nothing on the host, delete its record `/var/lib/forge/applied/{file}`"
+    ))
+}
+
+/// Reports whether a recipe of the host has the step. Its record is then also about what the step declares now.
+fn is_declared_step(case: &HostContext<'_>, recipe: &str, step: &str) -> bool {
+    let name = step.split('[').next().unwrap_or(step);
+    let own = case.instances().iter().filter(|instance| *instance.recipe.name == *recipe);
+    own.flat_map(|instance| &instance.recipe.steps).any(|declared| *declared.name == *name)
 }
 
 fn warn_hold(hold: &HostHold) -> HostWarning {
@@ -476,7 +485,10 @@ impl HostDriftCollector<'_, '_> {
             title: left.title.clone(),
             path: is_path.then(|| left.title.clone()),
             reason: "was applied and is no longer declared".into(),
-            hint: (!case.host.name.is_cluster()).then(|| explain_how_to_forget(&case.ground.project.cluster, whole)),
+            hint: record
+                .as_ref()
+                .filter(|_| !case.host.name.is_cluster() && !is_declared_step(case, recipe, step))
+                .and_then(explain_how_to_forget),
             cause: DriftCause::NoLongerDeclared,
             severity: FindingSeverity::Low,
             last_applied: record.map(|record| record.to_last_applied(None)),

@@ -369,7 +369,7 @@ impl Trial<'_> {
 
     fn converges(&self) {
         self.proof.equip(self.nodes, self.system);
-        // The other distributions share these outcomes of a plan with Debian 12, if the proof runs there.
+        // Elsewhere the applies themselves show that something, and then nothing, is to be changed.
         let asked = Distribution::wanted().is_some() || ClaimedDistribution::wanted().is_some();
         let plans = asked || self.is_first_system() || !self.proof.runs_on_debian_12();
         match self.proof.undone && self.proof.recipe.is_some() && self.is_first_system() {
@@ -377,7 +377,8 @@ impl Trial<'_> {
             false if plans => drop(self.due("before the first apply")),
             false => {}
         }
-        self.apply("the first apply");
+        let first = self.apply("the first apply");
+        assert!(plans || !first.stdout.contains("no changes:"), "the first apply: {first}");
         self.must(&self.proof.holds);
         self.settled("the second apply");
         if plans {

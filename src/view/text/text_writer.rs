@@ -20,7 +20,7 @@ impl TextWriter {
         write_command(verb, self.target.as_deref(), out)
     }
 
-    /// Suggests to finish the run, or to apply again where `resume` would not repeat what was selected.
+    /// Suggests to finish the run; to apply again, if the arguments of `resume` are not known.
     pub(super) fn write_resume_command(&self, out: &mut dyn Write) -> io::Result<()> {
         match &self.resume {
             Some(resume) => write_command("resume", Some(resume), out),
