@@ -24,8 +24,10 @@ struct UnpackedState {
     modified: Vec<String>,
     /// Entries that are not part of the archive.
     strangers: Vec<String>,
-    /// Whether the list of differences was truncated.
-    more: bool,
+    /// Whether more members differ than `differing` lists.
+    more_members: bool,
+    /// Whether more entries exist that differ than `modified` and `strangers` list.
+    more_entries: bool,
 }
 
 impl UnpackedState {
@@ -43,7 +45,8 @@ impl UnpackedState {
             match (line.split(' ').next()?, name) {
                 ("-", Some(name)) => state.differing.push(strip_link_target(name)),
                 ("+", Some(name)) => there.push(strip_link_target(name)),
-                ("more", _) => state.more = true,
+                ("more", _) if line.ends_with('+') => state.more_entries = true,
+                ("more", _) => state.more_members = true,
                 _ => return None,
             }
         }
@@ -55,15 +58,15 @@ impl UnpackedState {
     /// Reports whether there is nothing but unchanged members. Some may be missing: a removal that was interrupted has
     /// taken them.
     fn is_unchanged(&self) -> bool {
-        self.strangers.is_empty() && self.modified.is_empty() && !self.more
+        self.strangers.is_empty() && self.modified.is_empty() && !self.more_entries
     }
 
     fn differing_names(&self) -> EntryNames {
-        EntryNames { names: self.differing.clone(), more: self.more }
+        EntryNames { names: self.differing.clone(), more: self.more_members }
     }
 
     fn stranger_names(&self) -> EntryNames {
-        EntryNames { names: self.strangers.clone(), more: self.more }
+        EntryNames { names: self.strangers.clone(), more: self.more_entries }
     }
 }
 
@@ -194,16 +197,25 @@ impl ArchiveResource {
     }
 
     fn block_foreign_content(&self, state: &UnpackedState) -> Assessment<ArchiveDiff> {
-        let what = state.stranger_names().describe();
-        let reason = format!("`{}` contains entries that forge did not unpack: {what}", self.into);
+        let reason = match state.stranger_names().describe() {
+            none if none.is_empty() => format!("`{}` is an empty directory without a record of an archive", self.into),
+            what => format!("`{}` contains entries that forge did not unpack: {what}", self.into),
+        };
         Assessment::blocked(BlockClass::Host, reason, json!({ "unpacked": "by others" }))
             .hint("`into` is replaced as a whole: choose a dedicated directory, or empty this one")
     }
 
     fn block_changed_content(&self, state: &UnpackedState) -> Assessment<ArchiveDiff> {
-        let strangers = (!state.strangers.is_empty())
-            .then(|| format!("contains entries that forge did not unpack: {}", state.stranger_names().describe()));
-        let modified = EntryNames { names: state.modified.clone(), more: state.more };
+        let strangers = (!state.strangers.is_empty()).then(|| {
+            // A modified member is recognised by its name among the listed members.
+            let of_others = if state.more_members {
+                "entries that forge did not unpack, or that were modified"
+            } else {
+                "entries that forge did not unpack"
+            };
+            format!("contains {of_others}: {}", state.stranger_names().describe())
+        });
+        let modified = EntryNames { names: state.modified.clone(), more: state.more_entries };
         let changed = (!state.modified.is_empty()).then(|| format!("has modified members: {}", modified.describe()));
         let what: Vec<String> = strangers.into_iter().chain(changed).collect();
         let basis = json!({ "unpacked": state.stamp, "differing": state.differing, "others": state.strangers });
@@ -281,11 +293,11 @@ mod tests {
     #[test]
     fn differing_and_unknown_entries_are_parsed_separately() {
         let text = "stamp abc strip=0 own=root:root\nmembers 3\n- f 644 0:0 3 1.5 bin/a b\n+ f 755 0:0 3 1.5 bin/a b\n\
-                    - l 777 0:0 1 1.5 x -> y\n+ f 644 0:0 9 2.5 cache/z\nmore\n";
+                    - l 777 0:0 1 1.5 x -> y\n+ f 644 0:0 9 2.5 cache/z\nmore -\n";
         let state = UnpackedState::parse(text).unwrap();
         assert_eq!(state.stamp.as_deref(), Some("abc strip=0 own=root:root"));
         assert_eq!((state.differing, state.strangers), (vec!["bin/a b".into(), "x".into()], vec!["cache/z".into()]));
-        assert!(state.more);
+        assert!(state.more_members && !state.more_entries);
         assert_eq!(UnpackedState::parse("stamp \nmembers 0\n"), Some(UnpackedState::default()));
         assert_eq!(UnpackedState::parse("stamp x\n"), None);
         assert_eq!(UnpackedState::parse("stamp x\nmembers 1\n- cut"), None);

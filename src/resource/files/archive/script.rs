@@ -20,8 +20,9 @@ list() {
 }
 "#;
 
-/// Prints the stamp line, the number of members, and up to 400 differences. Reads `$FORGE_INTO` and `$FORGE_STAMP`.
-/// `comm` prints records that are only in the second list with a leading tab.
+/// Prints the stamp line, the number of members, up to 400 entries that differ from what was unpacked, and up to 400
+/// members that are missing or modified. Reads `$FORGE_INTO` and `$FORGE_STAMP`. `comm` prints records that are only in
+/// the second list with a leading tab.
 const STATE: &str = r#"
 if [ -e /var/lib/forge ] && ! [ -x /var/lib/forge ]; then echo '/var/lib/forge: Permission denied' >&2; exit 3; fi
 noted= members=0
@@ -35,7 +36,14 @@ if [ -L "$FORGE_INTO" ] || ! [ -d "$FORGE_INTO" ]; then exit 0; fi
 [ -r "$FORGE_INTO" ] || { echo "$FORGE_INTO: Permission denied" >&2; exit 3; }
 stamped() { if [ -n "$noted" ]; then tail -n +2 -- "$FORGE_STAMP"; fi; }
 stamped | { list "$FORGE_INTO" | comm -z -3 /dev/fd/3 -; } 3<&0 | tr '\n\0' '?\n' |
-  sed -e 401q -e 's/^\t/+ /; t' -e 's/^/- /' | sed -e '401{' -e 's/.*/more/' -e '}'
+  awk '
+    /^\t/ { if (++others <= 400) print "+ " substr($0, 2); next }
+    ++missing <= 400 { own[missing] = $0 }
+    END {
+      if (others > 400) print "more +"
+      for (i = 1; i <= missing && i <= 400; i++) print "- " own[i]
+      if (missing > 400) print "more -"
+    }'
 "#;
 
 /// Reads `tar -tv` output with quoted names and fails at the first unsafe member. Names keep their quotes and escapes:

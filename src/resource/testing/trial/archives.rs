@@ -214,3 +214,29 @@ fn directory_with_unknown_entries_is_not_replaced() {
         format!("`{into}` contains entries that forge did not unpack: `theirs`")
     );
 }
+
+#[test]
+fn interrupted_removal_of_many_members_goes_on() {
+    if !is_root() {
+        return;
+    }
+    let trial = ActionTrial::new();
+    let into = trial.path("into");
+    let members: Vec<ArchiveMember> = (0..500).map(|n| file_member(format!("{n}").leak())).collect();
+    let written = json!({ "into": into, "source": tar_source(&members), "only_unchanged": true });
+    trial.converge("dash", trial.build("archive", &written, false).as_ref());
+    for n in 0..450 {
+        std::fs::remove_file(format!("{into}/{n}")).unwrap();
+    }
+    std::fs::write(format!("{into}/theirs"), "").unwrap();
+    let removal = trial.build("archive", &written, true);
+    let reason = trial.assess_resource(removal.as_ref()).reason;
+    let others = "contains entries that forge did not unpack, or that were modified: `theirs`";
+    assert_eq!(reason.raw(), format!("`{into}` {others}"));
+    std::fs::remove_file(format!("{into}/theirs")).unwrap();
+    trial.converge("dash", removal.as_ref());
+    assert!(!Path::new(&into).exists());
+    std::fs::create_dir(&into).unwrap();
+    let reason = trial.assess_resource(removal.as_ref()).reason;
+    assert_eq!(reason.raw(), format!("`{into}` is an empty directory without a record of an archive"));
+}
