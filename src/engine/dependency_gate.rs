@@ -52,7 +52,12 @@ impl<'r> DependencyGate<'r> {
     /// longer be true.
     pub fn depends_on_others(&self, group: &HostStepGroup) -> bool {
         let mut edges = group.steps.iter().flat_map(|index| self.graph().incoming_edges(*index));
-        edges.any(|edge| !group.steps.contains(&edge.from) && self.run.spans.find_wait(self.host, edge).is_some())
+        let acts_elsewhere =
+            |wait: &CrossHostWait| !wait.cut.is_empty() || wait.hosts.iter().any(|host| host != self.host);
+        edges.any(|edge| {
+            !group.steps.contains(&edge.from)
+                && self.run.spans.find_wait(self.host, edge).as_ref().is_some_and(acts_elsewhere)
+        })
     }
 
     /// Returns when every step that creates the cluster has run; `step` is the one that waits for them.

@@ -53,12 +53,13 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         if !self.needs_observation(self.group) {
             return self.report_group_as_planned();
         }
-        let limited = self.list_limited_steps();
-        if !limited.is_empty() {
+        let (limited, restarting) = (self.list_limited_steps(), self.list_restarting_steps());
+        if !limited.is_empty() || !restarting.is_empty() {
             // Other hosts may act during the wait.
             self.work.forget_ahead();
         }
-        let Some(_turns) = self.await_turns(limited).await else {
+        // The place among the hosts that restart a service is kept until the service was observed to run again.
+        let Some(_places) = self.await_places(limited, restarting).await else {
             return self.work.results.cancel_group(self.group, &self.work.planned);
         };
         if self.observe_group().await.is_err() {
@@ -68,11 +69,6 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         if due.is_empty() {
             return self.complete_group(&[], &[]);
         }
-        // The place among the hosts that restart a service is kept until the service was observed to run again.
-        let (run, host) = (self.work.run, self.work.host());
-        run.times.pause(host);
-        let _places = run.restarts.acquire_permits(self.list_restarting_steps()).await;
-        run.times.resume(host);
         let began = Instant::now();
         self.work.forget_ahead();
         let mut acted = StepActions::new(self.work).execute_steps(&due).await;
@@ -94,18 +90,28 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         });
     }
 
-    /// Waits until fewer hosts than permitted run those steps of the group that declare `at_once`, before they are
-    /// evaluated. Returns the places, or `None` if the run is stopped meanwhile.
-    async fn await_turns(&self, limited: BTreeMap<StepIndex, usize>) -> Option<Vec<OwnedSemaphorePermit>> {
+    /// Waits until fewer hosts than permitted run those steps of the group that declare `at_once`, and those that
+    /// restart a service: before the group is observed, so that it is judged by what is true when its turn comes.
+    /// Returns the places, or `None` if the run is stopped meanwhile.
+    async fn await_places(
+        &self,
+        limited: BTreeMap<StepIndex, usize>,
+        restarting: BTreeMap<StepIndex, usize>,
+    ) -> Option<Vec<OwnedSemaphorePermit>> {
         let (run, host) = (self.work.run, self.work.host());
-        if limited.is_empty() {
+        if limited.is_empty() && restarting.is_empty() {
             return Some(Vec::new());
         }
+        let acquired = async {
+            let mut places = run.turns.acquire_permits(limited).await;
+            places.extend(run.restarts.acquire_permits(restarting).await);
+            places
+        };
         run.times.pause(host);
         let places = tokio::select! {
             biased;
             () = run.cancel.wait_for_level(StopLevel::Finish) => None,
-            places = run.turns.acquire_permits(limited) => Some(places),
+            places = acquired => Some(places),
         };
         run.times.resume(host);
         places

@@ -51,17 +51,24 @@ fn step_behind_a_barrier_is_judged_by_what_other_hosts_left() {
 /// The host that waits for its turn is judged by what the one before it left.
 #[test]
 fn step_with_a_limit_is_judged_when_its_turn_comes() {
-    let steps = "steps:
+    let steps = |limit: &str| {
+        format!(
+            "steps:
   - name: own
-    file: { path: '@root/own', content: x, @own }
+    file: {{ path: '@root/own', content: x, @own }}
   - name: shared
-    at_once: 1
-    command: { check: 'test -e @root/../shared', apply: 'sleep 0.3; touch @root/../shared @root/acted' }
-";
-    let stage = SimulatedProject::new(2, "apply:\n  - { recipe: r, on: all }\n", &[("r", steps)]);
-    let ran = stage.run_once();
-    let acted = ["n1", "n2"].iter().filter(|host| stage.has_file(host, "acted")).count();
-    assert_eq!((ran.exit_code(), acted), (0, 1), "{:?}", ran.report);
+    {limit}
+    command: {{ check: 'test -e @root/../shared', apply: 'sleep 0.3; touch @root/../shared @root/acted' }}
+"
+        )
+    };
+    for (limit, rollout) in [("at_once: 1", ""), ("disruption: D1", "rollout: { max_restarting: 1 }\n")] {
+        let apply = format!("{rollout}apply:\n  - {{ recipe: r, on: all }}\n");
+        let stage = SimulatedProject::new(2, &apply, &[("r", &steps(limit))]);
+        let ran = stage.run_once();
+        let acted = ["n1", "n2"].iter().filter(|host| stage.has_file(host, "acted")).count();
+        assert_eq!((ran.exit_code(), acted), (0, 1), "{limit}: {:?}", ran.report);
+    }
 }
 
 #[test]
