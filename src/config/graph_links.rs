@@ -1,7 +1,7 @@
 //! Turns declared edges into links of the graph: checks that their targets exist and are applied where needed.
 
 use super::instances::{AppliedRecipes, RecipeLibrary, format_host_names};
-use super::read_exports::find_read_exports;
+use super::recipe_reads::{self, ExportRead};
 use super::recipe_requirement::RecipeRequirement;
 use super::{Project, Recipe, RecipeEdge, RecipeStep, cluster_step};
 use crate::diag::{Diag, DiagCode, DiagList, Span};
@@ -197,7 +197,7 @@ fn build_export_links(
     to: &GraphEndpoint,
 ) -> Vec<DependencyLink> {
     let mut links = Vec::new();
-    for (other, name, span) in find_read_exports(recipe, step, project) {
+    for ExportRead { recipe: other, name, span } in recipe_reads::find_exports_of_step(recipe, step, project) {
         let Some(other) = applied.recipes.get(&other) else { continue };
         for made in other.steps.iter().filter(|made| made.exports.contains_key(&name)) {
             let from = GraphEndpoint { recipe: other.name.clone(), step: Some(made.name.clone()) };
@@ -222,7 +222,7 @@ pub(super) fn check_exports(
 ) -> BTreeSet<Span> {
     let mut places = BTreeSet::new();
     for recipe in applied.recipes.values() {
-        for (other, name, span) in recipe.steps.iter().flat_map(|step| find_read_exports(recipe, step, project)) {
+        for ExportRead { recipe: other, name, span } in recipe_reads::find_read_exports(recipe, project) {
             if !applied.recipes.contains_key(&other) && known(&other) {
                 let message = format!("`{other}` is not applied to any host, so `{name}` is never exported");
                 diags.push(Diag::error(DiagCode::EdgeNotApplied, message).with_span(span));
@@ -240,22 +240,24 @@ struct MissingRequirement {
     hosts: Vec<HostName>,
 }
 
-/// Reports recipes that are needed on hosts where they are not applied. Recipes that are not `known` are reported by
-/// [`check_targets`].
+/// Reports recipes that are needed on hosts where they are not applied, and returns the places that need them. Recipes
+/// that are not `known` are reported by [`check_targets`].
 pub(super) fn check_applied(
     applied: &AppliedRecipes,
     known: impl Fn(&str) -> bool,
     needs: impl Fn(&Recipe) -> Vec<RecipeRequirement>,
     diags: &mut DiagList,
-) {
+) -> BTreeSet<Span> {
     let once = |needs: Vec<RecipeRequirement>| {
         let mut seen = BTreeSet::new();
-        needs.into_iter().filter(|need| known(&need.recipe) && seen.insert(need.recipe.clone())).collect()
+        let is_new = |need: &RecipeRequirement| seen.insert((need.recipe.clone(), need.span));
+        needs.into_iter().filter(|need| known(&need.recipe)).filter(is_new).collect()
     };
     let by_recipe: BTreeMap<&str, Vec<RecipeRequirement>> =
         applied.recipes.values().map(|recipe| (recipe.name.as_str(), once(needs(recipe)))).collect();
     let elsewhere: BTreeSet<&str> =
         iter_present_recipes(applied).filter(|recipe| has_shared_steps(recipe)).map(|r| &*r.name).collect();
+    let mut places = BTreeSet::new();
     let mut lacking: BTreeMap<(Span, &str, &str, bool), MissingRequirement> = BTreeMap::new();
     for (host, instances) in &applied.instances {
         let here: BTreeSet<&str> = instances.iter().filter(|i| !i.absent).map(|i| i.recipe.name.as_str()).collect();
@@ -264,6 +266,7 @@ pub(super) fn check_applied(
                 if here.contains(need.recipe.as_str()) || elsewhere.contains(need.recipe.as_str()) {
                     continue;
                 }
+                places.insert(need.span);
                 let removed = instances.iter().any(|other| other.recipe.name == need.recipe);
                 let key = (instance.span, instance.recipe.name.as_str(), need.recipe.as_str(), removed);
                 let lacking = lacking.entry(key).or_insert_with(|| MissingRequirement {
@@ -271,7 +274,9 @@ pub(super) fn check_applied(
                     label: need.label,
                     hosts: Vec::new(),
                 });
-                lacking.hosts.push(host.clone());
+                if lacking.hosts.last() != Some(host) {
+                    lacking.hosts.push(host.clone());
+                }
             }
         }
     }
@@ -280,6 +285,7 @@ pub(super) fn check_applied(
         let message = format!("`{recipe}` needs `{needed}`, which is {what} {}", format_host_names(&hosts));
         diags.push(Diag::error(DiagCode::EdgeNotApplied, message).with_span(entry).with_other_span(span, label));
     }
+    places
 }
 
 /// Returns every recipe that is applied to at least one host, excluding recipes that are only removed.

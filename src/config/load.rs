@@ -368,7 +368,7 @@ fn find_unapplied_builtins(library: &RecipeLibrary, resolved: &ResolvedInventory
 }
 
 /// Builds the dependency graph and sorts the instances of each host by it. Adds the places of templates to `broken` that
-/// read what no host exports: their evaluation would only repeat that.
+/// read the parameters or exported values of a recipe that is not applied: their evaluation would only repeat that.
 fn connect_recipes(
     project: &mut Project,
     applied: AppliedRecipes,
@@ -381,12 +381,8 @@ fn connect_recipes(
     let known = |name: &str| library.get(name).is_some_and(|recipe| recipe.uses.is_empty());
     let mut lacking = DiagList::default();
     graph_links::check_applied(&applied, known, graph_links::list_host_requirements, &mut lacking);
-    graph_links::check_applied(
-        &applied,
-        known,
-        |recipe| recipe_reads::find_read_parameters(recipe, &project.programs),
-        &mut lacking,
-    );
+    let reads = |recipe: &Recipe| recipe_reads::find_read_parameters(recipe, project);
+    broken.extend(graph_links::check_applied(&applied, known, reads, &mut lacking));
     broken.extend(graph_links::check_exports(&applied, known, project, &mut lacking));
     cluster_member::check_cluster_needs(&applied.recipes, library, &mut lacking);
     // An entry with a misspelled name applies no recipe. That others lack it is not a second mistake.
@@ -394,9 +390,7 @@ fn connect_recipes(
         diags.0.extend(lacking.0);
     }
     project.graph = graph_links::build_graph(&applied, project, diags);
-    let ties = |recipe: &Arc<Recipe>| {
-        (recipe.name.clone(), recipe_reads::find_read_versions(recipe, library, &project.programs))
-    };
+    let ties = |recipe: &Arc<Recipe>| (recipe.name.clone(), recipe_reads::find_read_versions(recipe, library, project));
     project.ties = applied.recipes.values().map(ties).filter(|(_, of)| !of.is_empty()).collect();
     project.removals = graph_links::build_removal_graphs(&applied, &project.graph);
     let mut position: HashMap<String, usize> = HashMap::new();

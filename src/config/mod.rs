@@ -36,7 +36,6 @@ mod name_completion;
 mod name_pattern;
 mod notify;
 mod project;
-mod read_exports;
 mod read_share;
 mod recipe;
 mod recipe_cycles;

@@ -1,24 +1,33 @@
 //! Determines which other recipes a recipe reads.
 
-use super::Recipe;
+use super::expand::read_template_file;
 use super::instances::RecipeLibrary;
 use super::recipe_requirement::RecipeRequirement;
 use super::template::{ProgramCache, TemplateForm, TemplateRead, TemplateRoot};
 use super::template_list::{list_step_templates, list_verify_templates};
+use super::{Project, Recipe, RecipeStep};
 use crate::diag::Span;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
+
+/// A template with its form and place.
+type LocatedTemplate<'r> = (Cow<'r, str>, TemplateForm, Span);
+
+/// An exported value that a recipe reads.
+pub(super) struct ExportRead {
+    /// The recipe that exports it.
+    pub recipe: String,
+    pub name: String,
+    /// The place of the template that reads it.
+    pub span: Span,
+}
 
 /// Returns the other recipes whose parameters a recipe reads: they must be applied to the same host. A template that
 /// tests `recipes["other"] is defined` does not require the recipe.
-pub(super) fn find_read_parameters(recipe: &Recipe, programs: &ProgramCache) -> Vec<RecipeRequirement> {
-    let mut all: Vec<(&str, TemplateForm, Span)> =
-        recipe.steps.iter().flat_map(|step| list_step_templates(step)).collect();
-    let rules = recipe.rules.iter().flat_map(|rule| rule.when.iter().chain([&rule.require]));
-    all.extend(rules.map(|expr| (expr.source.as_str(), TemplateForm::Expression, expr.span)));
-    all.extend(recipe.verify.iter().flat_map(list_verify_templates));
+pub(super) fn find_read_parameters(recipe: &Recipe, project: &Project) -> Vec<RecipeRequirement> {
     let mut needs = Vec::new();
-    for (text, form, span) in all {
-        if let Ok(program) = programs.get(text, form).as_ref() {
+    for (text, form, span) in list_recipe_templates(recipe, project) {
+        if let Ok(program) = project.programs.get(&text, form).as_ref() {
             let reads = || program.reads().iter().filter(|read| read.root == TemplateRoot::Recipes);
             let asked = |recipe: &String| reads().any(|read| read.optional && read.path.first() == Some(recipe));
             let bare = reads().filter(|read| !read.optional).filter_map(|read| read.path.first());
@@ -32,12 +41,48 @@ pub(super) fn find_read_parameters(recipe: &Recipe, programs: &ProgramCache) -> 
     needs
 }
 
+/// Returns the exports that a recipe reads, in its steps, rules and verification.
+pub(super) fn find_read_exports(recipe: &Recipe, project: &Project) -> Vec<ExportRead> {
+    find_exports(&list_recipe_templates(recipe, project), &project.programs)
+}
+
+/// Returns the exports that a step reads.
+pub(super) fn find_exports_of_step(recipe: &Recipe, step: &RecipeStep, project: &Project) -> Vec<ExportRead> {
+    find_exports(&list_step_and_file(recipe, step, project), &project.programs)
+}
+
+fn find_exports(templates: &[LocatedTemplate<'_>], programs: &ProgramCache) -> Vec<ExportRead> {
+    let mut found = Vec::new();
+    for (text, form, span) in templates {
+        if let Ok(program) = programs.get(text, *form).as_ref() {
+            let reads = program.reads().iter().filter(|read| read.root == TemplateRoot::Exports);
+            found.extend(reads.filter_map(|read| {
+                let (recipe, name) = (read.path.first()?.clone(), read.path.get(1)?.clone());
+                Some(ExportRead { recipe, name, span: *span })
+            }));
+        }
+    }
+    found
+}
+
+/// Returns the templates of a recipe: of its steps, their template files, its rules and its verification.
+fn list_recipe_templates<'r>(recipe: &'r Recipe, project: &Project) -> Vec<LocatedTemplate<'r>> {
+    let steps = recipe.steps.iter().flat_map(|step| list_step_and_file(recipe, step, project));
+    let rules = recipe.rules.iter().flat_map(|rule| rule.when.iter().chain([&rule.require]));
+    let rules = rules.map(|expr| (expr.source.as_str().into(), TemplateForm::Expression, expr.span));
+    let verify = recipe.verify.iter().flat_map(list_verify_templates);
+    steps.chain(rules).chain(verify.map(|(text, form, span)| (text.into(), form, span))).collect()
+}
+
+/// Returns the templates of a step, and the content of its template file, whose place is the step.
+fn list_step_and_file<'r>(recipe: &Recipe, step: &'r RecipeStep, project: &Project) -> Vec<LocatedTemplate<'r>> {
+    let own = list_step_templates(step).into_iter().map(|(text, form, span)| (text.into(), form, span));
+    let file = read_template_file(project, recipe, step).flatten();
+    own.chain(file.map(|text| (text.into(), TemplateForm::Template, step.span))).collect()
+}
+
 /// Returns the other recipes whose version a recipe's steps read: the rendered values must equal that version.
-pub(super) fn find_read_versions(
-    recipe: &Recipe,
-    library: &RecipeLibrary,
-    programs: &ProgramCache,
-) -> BTreeSet<String> {
+pub(super) fn find_read_versions(recipe: &Recipe, library: &RecipeLibrary, project: &Project) -> BTreeSet<String> {
     let is_version = |read: &TemplateRead| {
         let other = library.get(read.path.first()?)?;
         // A read of the whole recipe may include its version.
@@ -45,8 +90,8 @@ pub(super) fn find_read_versions(
         read.path.get(1).is_none_or(param).then(|| other.name.clone())
     };
     let mut found = BTreeSet::new();
-    for (text, form, _) in recipe.steps.iter().flat_map(|step| list_step_templates(step)) {
-        if let Ok(program) = programs.get(text, form).as_ref() {
+    for (text, form, _) in recipe.steps.iter().flat_map(|step| list_step_and_file(recipe, step, project)) {
+        if let Ok(program) = project.programs.get(&text, form).as_ref() {
             found.extend(
                 program.reads().iter().filter(|read| read.root == TemplateRoot::Recipes).filter_map(is_version),
             );

@@ -1,0 +1,1 @@
+port {{ recipes["back"].port }} {{ exports["back"].token }}
