@@ -225,9 +225,9 @@ impl StepExpansion<'_> {
                 if absent && diag.code == DiagCode::BadStep && self.instance.recipe.path.starts_with(BUILTIN_PATH) =>
             {
                 let hint = "this built-in recipe has no removal: delete its entry; plan and drift list what it left";
-                ExpansionState::Invalid(vec![locate_diag(diag, self.step).hint(hint)])
+                ExpansionState::Invalid(vec![locate_diag(diag, self.step, kind).hint(hint)])
             }
-            (None, Err(diag)) => ExpansionState::Invalid(vec![locate_diag(diag, self.step)]),
+            (None, Err(diag)) => ExpansionState::Invalid(vec![locate_diag(diag, self.step, kind)]),
             // A removal does not need the content, so it does not wait for it.
             (Some(_), Ok(resource)) if absent => ExpansionState::Resource(resource.into()),
             (Some((_, need)), _) => ExpansionState::Deferred(DeferredStep {
@@ -247,7 +247,9 @@ enum WhenOutcome {
 }
 
 /// Adds the location of the field or the body to a diagnostic: a kind does not know the locations of its fields.
-fn locate_diag(diag: Diag, step: &RecipeStep) -> Diag {
+fn locate_diag(diag: Diag, step: &RecipeStep, kind: &ResourceKind) -> Diag {
+    let is_field = |field: &str| kind.fields.iter().any(|spec| spec.name == field);
+    debug_assert!(diag.field.is_none_or(is_field), "`{}` has no field `{:?}`", kind.name, diag.field);
     match diag.span {
         Some(_) => diag,
         None => {

@@ -97,13 +97,13 @@ struct AbsentResource {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let paths = match (fields.get_text("path"), fields.get_text_list("paths")) {
+    let (written, paths) = match (fields.get_text("path"), fields.get_text_list("paths")) {
         (Some(_), Some(_)) => return Err(Diag::error(DiagCode::Exclusive, "`path` and `paths` exclude each other")),
-        (Some(path), None) => vec![path.to_owned()],
-        (None, Some(paths)) if !paths.is_empty() => paths,
+        (Some(path), None) => ("path", vec![path.to_owned()]),
+        (None, Some(paths)) if !paths.is_empty() => ("paths", paths),
         (None, _) => return Err(Diag::error(DiagCode::MissingKey, "an `absent` step needs `path` or `paths`")),
     };
-    paths.iter().try_for_each(|path| check_removable(path))?;
+    paths.iter().try_for_each(|path| check_removable(path)).map_err(|diag| diag.with_field(written))?;
     Ok(Box::new(AbsentResource {
         paths,
         recursive: fields.get_bool("recursive").unwrap_or(false),

@@ -131,7 +131,7 @@ enum CommandCheck {
 }
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let script = |name: &str| fields.get_text(name).map(|text| check_script_size(name, text)).transpose();
+    let script = |name: &'static str| fields.get_text(name).map(|text| check_script_size(name, text)).transpose();
     let (apply, remove) = (script("apply")?, script("remove")?);
     let command = CommandResource {
         check: parse_check(fields)?,
@@ -176,10 +176,11 @@ fn parse_check_script(fields: &FieldValues, name: &'static str) -> Result<Option
     fields.get_text(name).map(check).transpose()
 }
 
-pub(in crate::resource) fn check_script_size(name: &str, script: &str) -> Result<String, Diag> {
+pub(in crate::resource) fn check_script_size(name: &'static str, script: &str) -> Result<String, Diag> {
     match script.len() {
         0..=SCRIPT_CAP => Ok(script.to_owned()),
         bytes => Err(bad_value(format!("`{name}` has {bytes} bytes, the maximum is {SCRIPT_CAP}"))
+            .with_field(name)
             .hint("copy the script to the host with a `file` step and run it from there")),
     }
 }

@@ -105,7 +105,7 @@ fn parse_source(fields: &FieldValues, by_name: bool) -> Result<(PackageFileSourc
             let manager = match path.rsplit_once('.') {
                 Some((_, "deb")) => PackageManagerKind::Dpkg,
                 Some((_, "rpm")) => PackageManagerKind::Rpm,
-                _ => return Err(bad_value(format!("`{path}` does not end in .deb or .rpm"))),
+                _ => return Err(bad_value(format!("`{path}` does not end in .deb or .rpm")).with_field("path")),
             };
             Ok((PackageFileSource::Path(path.to_owned()), manager))
         }

@@ -24,8 +24,9 @@ impl RepositoryKey {
         let (body, existing) = parse_key(fields)?;
         let fingerprints = fields.get_text("fingerprint").map(parse_fingerprints).transpose()?;
         if let (Some(body), Some(pinned)) = (&body, &fingerprints) {
-            openpgp::check_pinned(body.bytes(), pinned)
-                .map_err(|why| bad_value(format!("the key does not match `fingerprint`: {why}")))?;
+            openpgp::check_pinned(body.bytes(), pinned).map_err(|why| {
+                bad_value(format!("the key does not match `fingerprint`: {why}")).with_field("fingerprint")
+            })?;
         }
         let installed = body.map(|body| root_file_target(own_path(body.bytes()), body.bytes()));
         Ok(Self { installed, existing, fingerprints })

@@ -73,17 +73,17 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     validation::check_node_name(&name)?;
     let mut marks = BTreeMap::new();
     for (key, value) in fields.get_text_map("labels").unwrap_or_default() {
-        validation::check_label(&key, &value)?;
+        validation::check_label(&key, &value).map_err(|diag| diag.with_field("labels"))?;
         marks.insert(NodeMark::Label(key), value);
     }
     for (key, value) in fields.get_text_map("annotations").unwrap_or_default() {
-        validation::check_annotation(&key, &value)?;
+        validation::check_annotation(&key, &value).map_err(|diag| diag.with_field("annotations"))?;
         marks.insert(NodeMark::Annotation(key), value);
     }
     for (key, value) in fields.get_table("taints").into_iter().flatten() {
         validation::parse_taints(key, value)?.into_iter().try_for_each(|(mark, value)| {
             match marks.insert(mark, value) {
-                Some(_) => Err(bad_value(format!("taint `{key}` has a duplicate effect"))),
+                Some(_) => Err(bad_value(format!("taint `{key}` has a duplicate effect")).with_field("taints")),
                 None => Ok(()),
             }
         })?;

@@ -56,7 +56,7 @@ pub(super) fn parse_taints(key: &str, written: &Value) -> Result<Vec<(NodeMark, 
             .with_field("taints")
             .hint("to cordon a host, drain it in its window with `rollout: { drain: … }`"));
     }
-    check_key("taint", key)?;
+    check_key("taint", key).map_err(|diag| diag.with_field("taints"))?;
     match written {
         Value::Array(several) => several.iter().map(|one| parse_taint(key, one)).collect(),
         one => Ok(vec![parse_taint(key, one)?]),
@@ -81,7 +81,7 @@ fn parse_taint(key: &str, written: &Value) -> Result<(NodeMark, String), Diag> {
             .with_field("taints")
             .hint(format!("use one of {}", join_quoted(&EFFECTS))));
     }
-    check_value("taint", key, &value)?;
+    check_value("taint", key, &value).map_err(|diag| diag.with_field("taints"))?;
     Ok((NodeMark::Taint { key: key.to_owned(), effect }, value))
 }
 

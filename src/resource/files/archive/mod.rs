@@ -81,7 +81,8 @@ const FIELDS: &[FieldSpec] = &[
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let into = required_text(fields, "into")?.to_owned();
     check_removable(&into)
-        .map_err(|diag| Diag { message: format!("`into` is replaced as a whole: {}", diag.message), ..diag })?;
+        .map_err(|diag| Diag { message: format!("`into` is replaced as a whole: {}", diag.message), ..diag })
+        .map_err(|diag| diag.with_field("into"))?;
     let (owner, group) = parse_owner_and_group(fields)?;
     let (from, pinned) = (parse_source(fields, absent)?, parse_pinned_digest(fields)?);
     if let (ArchiveSource::Tree(_, found), Some(wanted)) = (&from, &pinned)

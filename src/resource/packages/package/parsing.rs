@@ -15,7 +15,8 @@ pub(super) fn parse_requirement(fields: &FieldValues) -> Result<Option<VersionRe
         (None, Some(version)) => VersionRequirement::Upstream(version.to_owned()),
         (None, None) => return Ok(None),
     };
-    version::check_version(requirement.text())?;
+    let field = if matches!(requirement, VersionRequirement::Upstream(_)) { "upstream" } else { "version" };
+    version::check_version(requirement.text()).map_err(|diag| diag.with_field(field))?;
     match &requirement {
         VersionRequirement::Upstream(version) if version.contains([':', '-']) => {
             Err(bad_value(format!("`{version}` has an epoch or a revision"))
@@ -29,25 +30,27 @@ pub(super) fn parse_requirement(fields: &FieldValues) -> Result<Option<VersionRe
 pub(super) fn parse_family(fields: &FieldValues) -> Result<Vec<String>, Diag> {
     let family = fields.get_text_list("family").unwrap_or_default();
     match family.iter().find(|pattern| !is_family_pattern(pattern)) {
-        Some(pattern) => Err(bad_value(format!("`{pattern}` is not a pattern of package names"))),
+        Some(pattern) => Err(bad_value(format!("`{pattern}` is not a pattern of package names")).with_field("family")),
         None => Ok(family),
     }
 }
 
 pub(super) fn parse_names(fields: &FieldValues) -> Result<Vec<String>, Diag> {
-    let names = match (fields.get_text("name"), fields.get_text_list("names")) {
+    let (written, names) = match (fields.get_text("name"), fields.get_text_list("names")) {
         (Some(_), Some(_)) => return Err(Diag::error(DiagCode::Exclusive, "`name` and `names` exclude each other")),
         (None, None) => return Err(Diag::error(DiagCode::MissingKey, "`name` or `names` is required")),
-        (Some(name), None) => vec![name.to_owned()],
-        (None, Some(names)) => names,
+        (Some(name), None) => ("name", vec![name.to_owned()]),
+        (None, Some(names)) => ("names", names),
     };
     if names.is_empty() {
         return Err(bad_value("`names` is empty").with_field("names"));
     }
     for (i, name) in names.iter().enumerate() {
-        check_package_name(name)?;
+        check_package_name(name).map_err(|diag| diag.with_field(written))?;
         if names[..i].contains(name) {
-            return Err(Diag::error(DiagCode::Duplicate, format!("package `{name}` is listed twice")));
+            return Err(
+                Diag::error(DiagCode::Duplicate, format!("package `{name}` is listed twice")).with_field("names")
+            );
         }
     }
     Ok(names)

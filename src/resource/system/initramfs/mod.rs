@@ -103,8 +103,13 @@ built there for stand-in kernels.",
 };
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
-    let names = |field: &str| -> Result<Vec<String>, Diag> {
-        fields.get_text_list(field).unwrap_or_default().iter().map(|name| parse_module_name(name)).collect()
+    let names = |field: &'static str| -> Result<Vec<String>, Diag> {
+        fields
+            .get_text_list(field)
+            .unwrap_or_default()
+            .iter()
+            .map(|name| parse_module_name(name).map_err(|diag| diag.with_field(field)))
+            .collect()
     };
     let paths = |field: &str| fields.get_text_list(field).unwrap_or_default();
     let want = InitramfsResource {

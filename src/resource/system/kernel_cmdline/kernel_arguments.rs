@@ -89,12 +89,12 @@ impl DeclaredArguments {
     /// # Errors
     /// Fails for an argument that boot loader files cannot hold unchanged, or that contradicts another one.
     pub fn new(args: Vec<String>, absent: Vec<String>) -> Result<Self, Diag> {
-        for word in args.iter().chain(&absent) {
-            check_argument(word)?;
+        for (field, words) in [("args", &args), ("absent", &absent)] {
+            words.iter().try_for_each(|word| check_argument(word)).map_err(|diag| diag.with_field(field))?;
         }
         let wanted = Self { args, absent };
         if let Some(both) = wanted.parse_present().iter().find(|word| wanted.is_absent(word)) {
-            return Err(bad_value(format!("`{}` is in both `args` and `absent`", both.text)));
+            return Err(bad_value(format!("`{}` is in both `args` and `absent`", both.text)).with_field("absent"));
         }
         match wanted.args.is_empty() && wanted.absent.is_empty() {
             true => Err(bad_value("`args` or `absent` is required").with_field("args")),

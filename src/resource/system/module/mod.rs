@@ -105,13 +105,13 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         }
     }
     let options: BTreeMap<String, String> = fields.get_text_map("options").unwrap_or_default().into_iter().collect();
-    options.iter().try_for_each(|(key, value)| check_option(key, value))?;
+    options.iter().try_for_each(|(key, value)| check_option(key, value, "options"))?;
     let hidden = fields.get_text_list("hidden").unwrap_or_default();
     if let Some(unknown) = hidden.iter().find(|option| !options.contains_key(*option)) {
         return Err(bad_value(format!("`hidden` lists `{unknown}`, which `options` does not set")).with_field("hidden"));
     }
     let denied: BTreeMap<String, String> = fields.get_text_map("denied").unwrap_or_default().into_iter().collect();
-    denied.iter().try_for_each(|(key, value)| check_option(key, value))?;
+    denied.iter().try_for_each(|(key, value)| check_option(key, value, "denied"))?;
     if let Some(both) = denied.keys().find(|option| options.contains_key(*option)) {
         return Err(bad_value(format!("`denied` lists `{both}`, which `options` sets")).with_field("denied"));
     }
@@ -140,12 +140,14 @@ fn parse_module_name(given: &str) -> Result<String, Diag> {
     }
 }
 
-fn check_option(key: &str, value: &str) -> Result<(), Diag> {
+fn check_option(key: &str, value: &str, field: &'static str) -> Result<(), Diag> {
     if key.is_empty() || !key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-        return Err(bad_value(format!("`{key}` is not a valid option name")));
+        return Err(bad_value(format!("`{key}` is not a valid option name")).with_field(field));
     }
     if value.is_empty() || value.contains(|c: char| c.is_whitespace() || c.is_control() || "\"'\\#".contains(c)) {
-        return Err(bad_value(format!("option `{key}` has a value that modprobe does not read as one word")));
+        return Err(
+            bad_value(format!("option `{key}` has a value that modprobe does not read as one word")).with_field(field)
+        );
     }
     Ok(())
 }

@@ -90,11 +90,14 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if !name.starts_with(|c: char| c.is_ascii_alphabetic()) || !name.chars().all(plain) {
         return Err(bad_value(format!("invalid table name `{name}`"))
+            .with_field("name")
             .hint("begin the name with a letter and use letters, digits, `_` and `-`"));
     }
     let rules = if absent { fields.get_text("rules").unwrap_or_default() } else { required_text(fields, "rules")? };
     if SecretStore::mask_placeholders(rules) != rules {
-        return Err(bad_value("rules cannot contain a secret: every user of the host can read the table"));
+        return Err(
+            bad_value("rules cannot contain a secret: every user of the host can read the table").with_field("rules")
+        );
     }
     rules::check_rules(rules)?;
     let table = format!("{family} {name}");

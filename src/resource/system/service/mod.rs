@@ -108,6 +108,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let unit = unit_name(required_text(fields, "name")?);
     if unit.contains("@.") {
         return Err(crate::resource::shared::support::bad_value(format!("`{unit}` is a template and cannot run"))
+            .with_field("name")
             .hint("name an instance of the template"));
     }
     Ok(Box::new(ServiceResource {

@@ -91,6 +91,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let strange = |c: char| !(c.is_ascii_alphanumeric() || "_-./:@+".contains(c));
     if key.contains(strange) || !place.contains('/') || place.split('/').any(|p| matches!(p, "" | "." | "..")) {
         return Err(bad_value(format!("`{key}` is not a valid kernel setting name"))
+            .with_field("key")
             .hint("write one key, such as `net.ipv4.ip_forward`; patterns are not supported"));
     }
     let value = match absent {
@@ -99,7 +100,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     };
     let value = value::canonical_value(value);
     if value.is_empty() && !absent {
-        return Err(bad_value(format!("the value of `{key}` is empty")));
+        return Err(bad_value(format!("the value of `{key}` is empty")).with_field("value"));
     }
     let body = FileBody::new(format!("{} = {value}\n", format_key(&place)));
     let path = parse_conf_path(fields, &place)?;

@@ -104,11 +104,12 @@ fn parse_timer_name(given: &str) -> Result<String, Diag> {
     for suffix in [".timer", ".service"] {
         if given.ends_with(suffix) {
             return Err(bad_value(format!("`{given}` is the name of a unit, but a timer has two units"))
+                .with_field("name")
                 .hint(format!("write `{}`", given.trim_end_matches(suffix))));
         }
     }
     match given.contains('@') {
-        true => Err(bad_value(format!("`{given}` is a template and cannot have a schedule"))),
+        true => Err(bad_value(format!("`{given}` is a template and cannot have a schedule")).with_field("name")),
         false => Ok(given.to_owned()),
     }
 }

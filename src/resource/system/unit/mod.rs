@@ -121,7 +121,8 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         (None, None) if absent => (format!("{UNITS_FOLDER}/{name}"), ""),
         (None, None) => return Err(Diag::error(DiagCode::MissingKey, "`content` or `drop_in` is required")),
     };
-    check_sections(&name, content)?;
+    let written = if fields.contains("drop_in") { "drop_in" } else { "content" };
+    check_sections(&name, content).map_err(|diag| diag.with_field(written))?;
     let target =
         FileTarget { path, body: FileBody::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
     let drop_in = fields.contains("drop_in");
@@ -133,7 +134,8 @@ fn parse_drop_in<'a>(unit: &str, table: &'a serde_json::Map<String, Value>) -> R
     let name = text("name").ok_or_else(|| Diag::error(DiagCode::MissingKey, "`drop_in` needs `name`"))?;
     let name = name.strip_suffix(".conf").unwrap_or(name);
     if name.is_empty() || name.starts_with('.') {
-        return Err(bad_value(format!("`{name}` is not a valid drop-in name: systemd ignores hidden files")));
+        return Err(bad_value(format!("`{name}` is not a valid drop-in name: systemd ignores hidden files"))
+            .with_field("drop_in"));
     }
     Ok((format!("{UNITS_FOLDER}/{unit}.d/{name}.conf"), text("content").unwrap_or_default()))
 }
