@@ -10,10 +10,10 @@ use super::explain::{
 use super::finding_severity::FindingSeverity;
 use super::health::{self, HostFault};
 use super::ignore_rules::IgnoreRuleMatcher;
-use super::model::{DriftFinding, FindingAspect, FindingNovelty, HostDrift, IgnoreRuleResult, UndecidedItem};
+use super::model::{DriftFinding, FindingAspect, HostDrift, IgnoreRuleResult, UndecidedItem};
 use super::test_proofs::{DueTests, list_due_tests};
 use crate::config::{ExpansionState, StepExpander};
-use crate::model::{DisruptionClass, HostName, StepVerdict, UntrustedText, VerifyLevel};
+use crate::model::{DisruptionClass, HostName, StepVerdict, VerifyLevel};
 use crate::plan::{
     self, HostContext, HostHold, HostPlan, HostReachability, HostWarning, ObservedHost, ObservedNode, Plan, PlanInputs,
     RELEASE_HINT, StepAssessment, StepInstance, StepPlan, StepPredictions, UndeclaredResource, VerifyPlan,
@@ -501,39 +501,7 @@ impl HostDriftCollector<'_, '_> {
     }
 
     fn blank_finding(&self, recipe: &str, step: &str, aspect: FindingAspect) -> DriftFinding {
-        DriftFinding {
-            host: self.plan.host.clone(),
-            recipe: recipe.into(),
-            step: step.into(),
-            aspect,
-            attribute: None,
-            mark: ChangeMark::default(),
-            object: ChangedObject::Nameless,
-            kind: UntrustedText::default(),
-            title: UntrustedText::default(),
-            path: None,
-            verdict: StepVerdict::Change,
-            reason: UntrustedText::default(),
-            hint: None,
-            desired: None,
-            observed: None,
-            diff: None,
-            secret: false,
-            last_applied: None,
-            cause: DriftCause::Unknown,
-            uncompared: false,
-            culprit: None,
-            severity: FindingSeverity::Medium,
-            disruption: DisruptionClass::D0,
-            level: VerifyLevel::L0,
-            action: None,
-            place: String::new(),
-            standing: FindingNovelty::New,
-            first_seen: self.now.to_owned(),
-            last_seen: self.now.to_owned(),
-            times: 1,
-            also: 0,
-        }
+        DriftFinding::blank(&self.plan.host, (recipe, step), aspect, self.now)
     }
 }
 

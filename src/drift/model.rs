@@ -407,6 +407,43 @@ impl DriftReport {
 }
 
 impl DriftFinding {
+    /// Returns a finding about a step that was first seen at `now`, with nothing known about what differs.
+    pub(super) fn blank(host: &HostName, (recipe, step): (&str, &str), aspect: FindingAspect, now: &str) -> Self {
+        Self {
+            host: host.clone(),
+            recipe: recipe.into(),
+            step: step.into(),
+            aspect,
+            attribute: None,
+            mark: ChangeMark::default(),
+            object: ChangedObject::Nameless,
+            kind: UntrustedText::default(),
+            title: UntrustedText::default(),
+            path: None,
+            verdict: StepVerdict::Change,
+            reason: UntrustedText::default(),
+            hint: None,
+            desired: None,
+            observed: None,
+            diff: None,
+            secret: false,
+            last_applied: None,
+            cause: DriftCause::Unknown,
+            uncompared: false,
+            culprit: None,
+            severity: FindingSeverity::Medium,
+            disruption: DisruptionClass::D0,
+            level: VerifyLevel::L0,
+            action: None,
+            place: String::new(),
+            standing: FindingNovelty::New,
+            first_seen: now.to_owned(),
+            last_seen: now.to_owned(),
+            times: 1,
+            also: 0,
+        }
+    }
+
     /// Reports whether it is a hardware fault, which no apply repairs.
     pub fn is_hardware_fault(&self) -> bool {
         self.cause == DriftCause::HardwareFault

@@ -2,19 +2,19 @@
 //! release, `FORGE_CLAIM` one distribution that hosts claim to be.
 
 use crate::distribution::Distribution;
-use crate::proof;
+use crate::proof_matrix;
 
 #[test]
 fn every_kind_is_applied_tampered_with_repaired_and_removed() {
-    proof::carry_out("kinds", "", "FORGE_KIND", &[Distribution::Debian12]);
+    proof_matrix::carry_out("kinds", "", "FORGE_KIND", &[Distribution::Debian12]);
 }
 
 #[test]
 fn every_kind_is_applied_repaired_and_removed_on_other_releases() {
-    proof::carry_out("kinds", "", "FORGE_KIND", &Distribution::OTHERS);
+    proof_matrix::carry_out("kinds", "", "FORGE_KIND", &Distribution::OTHERS);
 }
 
 #[test]
 fn every_kind_is_applied_repaired_and_removed_on_claimed_distributions() {
-    proof::carry_out_claims("kinds", "", "FORGE_KIND");
+    proof_matrix::carry_out_claims("kinds", "", "FORGE_KIND");
 }

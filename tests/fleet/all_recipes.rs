@@ -3,19 +3,19 @@
 //! hosts claim to be.
 
 use crate::distribution::Distribution;
-use crate::proof;
+use crate::proof_matrix;
 
 #[test]
 fn built_in_recipes_are_applied_tampered_with_repaired_and_removed() {
-    proof::carry_out("library", "recipes/", "FORGE_RECIPE", &[Distribution::Debian12]);
+    proof_matrix::carry_out("library", "recipes/", "FORGE_RECIPE", &[Distribution::Debian12]);
 }
 
 #[test]
 fn built_in_recipes_are_applied_repaired_and_removed_on_other_releases() {
-    proof::carry_out("library", "recipes/", "FORGE_RECIPE", &Distribution::OTHERS);
+    proof_matrix::carry_out("library", "recipes/", "FORGE_RECIPE", &Distribution::OTHERS);
 }
 
 #[test]
 fn built_in_recipes_are_applied_repaired_and_removed_on_claimed_distributions() {
-    proof::carry_out_claims("library", "recipes/", "FORGE_RECIPE");
+    proof_matrix::carry_out_claims("library", "recipes/", "FORGE_RECIPE");
 }

@@ -45,6 +45,7 @@ mod package_world;
 mod prevented;
 mod profile;
 mod proof;
+mod proof_matrix;
 mod reboot_guard;
 mod rehearsal;
 mod removal;

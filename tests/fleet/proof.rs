@@ -3,19 +3,16 @@
 //! Debian 12, the first apply of a kind is undone before all that.
 
 use crate::distribution::{ClaimedDistribution, Distribution, ProofSystem};
-use crate::support::{Fleet, Node, Output, Project};
+use crate::support::{Node, Output, Project};
 use base64::Engine as _;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 /// Folder of the marks of passed proofs, one folder per distribution; `scripts/test` compares them with the cells of
 /// docs/reference/proofs.md.
 const MARKS: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/proof");
-/// Parallel proofs: more would only wait for a processor.
-const AT_ONCE: usize = 4;
 /// File in which drift saves its repair plan.
 const REPAIR: &str = "repair.json";
 
@@ -25,7 +22,7 @@ const REPAIR: &str = "repair.json";
 pub struct Proof {
     /// The kinds that it proves. Default: the one that the file is named after.
     #[serde(default)]
-    kinds: Vec<String>,
+    pub kinds: Vec<String>,
     /// Number of hosts. `before`, `holds` and `removed` run on each, tampers on the first.
     #[serde(default = "one")]
     pub hosts: usize,
@@ -50,24 +47,24 @@ pub struct Proof {
     #[serde(default)]
     beside: BTreeMap<String, Parameters>,
     /// A board of `hardware/boards` that every node gets: the proof does not count as one on real hardware.
-    hardware: Option<String>,
+    pub hardware: Option<String>,
     /// Files of `tests/fleet/stand-ins`: vendor packages that nodes cannot have. The proof does not count as one with
     /// real packages.
     #[serde(default)]
-    stand_ins: Vec<String>,
+    pub stand_ins: Vec<String>,
     /// Distributions on which it cannot run, each with the reason; printed in docs/reference/proofs.md.
     #[serde(default)]
-    not_on: BTreeMap<String, String>,
+    pub not_on: BTreeMap<String, String>,
     /// Distributions that hosts of Debian 12 claim to be in further runs, with the first tamper only. Such a run never
     /// counts as one with real packages.
     #[serde(default)]
-    claims: Vec<ClaimedDistribution>,
+    pub claims: Vec<ClaimedDistribution>,
     /// Script that runs on the node before it claims to be another distribution, while it still has apt.
     #[serde(default)]
     before_claim: String,
     /// Whether it also runs on hosts that say they are Debian.
     #[serde(default = "yes")]
-    on_debian: bool,
+    pub on_debian: bool,
     /// The parts of a built-in recipe that such hosts cannot prove; printed next to the label.
     #[serde(default, rename = "unproven")]
     _unproven: String,
@@ -86,7 +83,7 @@ pub struct Proof {
     /// Changes of other programs that forge must leave, in order, before the tampers.
     #[serde(default)]
     foreign: Vec<ForeignChange>,
-    tampers: Vec<Tamper>,
+    pub tampers: Vec<Tamper>,
     /// Exits 0 on the node once the recipe is removed. If missing, the recipe is never removed.
     removed: Option<String>,
     /// Other files of the project.
@@ -139,7 +136,7 @@ fn yes() -> bool {
 /// A change made without forge.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Tamper {
+pub struct Tamper {
     /// Script that makes it.
     r#do: String,
     /// The step that a plan must report. No other step may be reported, except `follows`.
@@ -474,7 +471,8 @@ fn tampers(proof: &Proof, system: ProofSystem) -> &[Tamper] {
     if all || system == ProofSystem::Release(Distribution::Debian12) { &proof.tampers } else { &proof.tampers[..1] }
 }
 
-fn prove(name: &str, proof: &Proof, system: ProofSystem, nodes: &[Node]) {
+/// Carries out one proof on hosts of a system.
+pub fn prove(name: &str, proof: &Proof, system: ProofSystem, nodes: &[Node]) {
     let recipe = proof.recipe_name(name);
     // All nodes share the kernel's clock: a chronyd that starts on one marks it as unsynchronized for the others.
     static CLOCK: Mutex<()> = Mutex::new(());
@@ -505,117 +503,8 @@ pub fn proofs(folder: &str, only: Option<&str>) -> Vec<(String, PathBuf)> {
     files
 }
 
-/// One proof file on one system.
-struct Task {
-    system: ProofSystem,
-    name: String,
-    proof: Proof,
-}
-
-impl Task {
-    /// Returns whether its hosts can run on the system. Boards simulate the hardware of hosts with Debian 12.
-    fn is_possible(&self) -> bool {
-        match self.system {
-            ProofSystem::Claimed(distribution) => self.proof.claims.contains(&distribution),
-            ProofSystem::Release(release) => {
-                let elsewhere = release != Distribution::Debian12 && self.proof.hardware.is_some();
-                self.proof.on_debian && !elsewhere && !self.proof.not_on.contains_key(release.name())
-            }
-        }
-    }
-
-    fn run(&self, marks: &str) {
-        let proof = &self.proof;
-        assert!(proof.tampers.len() >= 3, "{}: needs at least three tampers", self.name);
-        let Some(nodes) = Fleet::take_on(self.system.release(), proof.hosts) else { return };
-        prove(&self.name, proof, self.system, &nodes);
-        let name = self.name.split('@').next().unwrap_or_default();
-        let own = [name.to_owned()];
-        let subjects = if proof.kinds.is_empty() { &own } else { proof.kinds.as_slice() };
-        subjects.iter().for_each(|subject| self.mark(marks, subject));
-    }
-
-    /// Records that `subject` passed: the label `real` requires real hardware and real packages.
-    fn mark(&self, marks: &str, subject: &str) {
-        let simulated = self.proof.hardware.is_some() || !self.proof.stand_ins.is_empty();
-        match self.system {
-            ProofSystem::Claimed(distribution) => mark_claimed(distribution, subject),
-            ProofSystem::Release(release) if self.proof.kinds.is_empty() && simulated => {
-                mark_on(release, &format!("profiles/{subject}"));
-            }
-            ProofSystem::Release(release) if self.proof.kinds.is_empty() => {
-                mark_on(release, &format!("{marks}{subject}"));
-            }
-            ProofSystem::Release(release) => mark_on(release, subject),
-        }
-    }
-}
-
 /// Reads one proof file.
 pub fn read_proof(path: &Path) -> Proof {
     let text = fs_err::read_to_string(path).expect("the file");
     serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// Runs the proof files of a folder of `tests/fleet` on `distributions`, or only the file that the environment variable
-/// `variable` names, or only the distribution that `FORGE_DISTRIBUTION` names. Marks start with `marks`.
-pub fn carry_out(folder: &str, marks: &str, variable: &str, distributions: &[Distribution]) {
-    let wanted = distributions.iter().filter(|&one| Distribution::wanted().is_none_or(|wanted| wanted == *one));
-    let systems: Vec<_> = match ClaimedDistribution::wanted() {
-        Some(_) => Vec::new(),
-        None => wanted.map(|&release| ProofSystem::Release(release)).collect(),
-    };
-    run_all(folder, marks, variable, &systems);
-}
-
-/// Runs the proof files of a folder of `tests/fleet` on hosts that claim to be the distributions in their key `claims`, or
-/// only the file that the environment variable `variable` names, or only the distribution that `FORGE_CLAIM` names.
-pub fn carry_out_claims(folder: &str, marks: &str, variable: &str) {
-    let wanted = ClaimedDistribution::ALL.iter();
-    let wanted = wanted.filter(|&one| ClaimedDistribution::wanted().is_none_or(|wanted| wanted == *one));
-    let systems: Vec<_> = match Distribution::wanted() {
-        Some(_) => Vec::new(),
-        None => wanted.map(|&distribution| ProofSystem::Claimed(distribution)).collect(),
-    };
-    run_all(folder, marks, variable, &systems);
-}
-
-/// Says in the log that proofs were not carried out. `scripts/test` counts the line, and checks it against
-/// `scripts/skips.allow`.
-const SHORT_OF_TIME: &str =
-    "skipped: proofs on other distributions than Debian 12: the machine is too slow to carry them out in time";
-
-fn run_all(folder: &str, marks: &str, variable: &str, systems: &[ProofSystem]) {
-    let is_other = |system: &ProofSystem| *system != ProofSystem::Release(Distribution::Debian12);
-    if std::env::var_os("FORGE_SHORT_OF_TIME").is_some() && systems.iter().all(is_other) {
-        println!("{SHORT_OF_TIME}");
-        return;
-    }
-    if systems.is_empty() || Fleet::require().is_none() {
-        return;
-    }
-    let files = proofs(folder, std::env::var(variable).ok().as_deref());
-    let tasks = systems.iter().flat_map(|&system| {
-        files.iter().map(move |(name, path)| Task { system, name: name.clone(), proof: read_proof(path) })
-    });
-    let tasks: Vec<_> = tasks.filter(Task::is_possible).collect();
-    let (left, broken) = (Mutex::new(tasks), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
-            scope.spawn(|| {
-                loop {
-                    let next = left.lock().unwrap().pop();
-                    let Some(task) = next else { break };
-                    let began = Instant::now();
-                    let passed = std::panic::catch_unwind(|| task.run(marks)).is_ok();
-                    let (on, result) = (task.system.name(), if passed { "proven" } else { "broken" });
-                    println!("{folder} {} on {on}: {result} ({} s)", task.name, began.elapsed().as_secs());
-                    if !passed {
-                        broken.lock().unwrap().push(task.name);
-                    }
-                }
-            });
-        }
-    });
-    assert!(broken.into_inner().unwrap().is_empty(), "the failed proofs are listed above");
 }
