@@ -76,6 +76,17 @@ impl HostExports {
         }
     }
 
+    /// Withdraws what was read on a host whose step differs: it is not what the step declares, and the change of the step
+    /// may bring another value. Readers wait for the step.
+    fn withdraw_values(&mut self, turn: &StepInstance<'_>, host: &HostName) {
+        for export in turn.step.exports.values().filter(|export| export.read.is_some()) {
+            let slot = self.open_slot(&turn.expanded.id.recipe, turn.step, export);
+            if let Some(value) = slot.by_host.get_mut(host).filter(|value| matches!(value, HostExport::Known(_))) {
+                *value = HostExport::Pending;
+            }
+        }
+    }
+
     /// Records that the missing exports of a step of `recipe` will not be made on a host: other steps no longer wait for
     /// them.
     ///
@@ -177,7 +188,12 @@ pub fn read_exported_values(
             read_step_exports(&case, turn, secrets, &mut published);
             if matches!(turn.expanded.state, ExpansionState::NotApplicable(_)) {
                 published.drop_instance(turn, &seen.host);
-            } else if published.lacks_value(turn, &seen.host) && !may_export(&case, turn, &turns) {
+                continue;
+            }
+            if may_change(&case, turn, &turns) {
+                published.withdraw_values(turn, &seen.host);
+            }
+            if published.lacks_value(turn, &seen.host) && !may_export(&case, turn, &turns) {
                 published.abandon_step(&turn.expanded.id.recipe, turn.step, &seen.host);
             }
         }

@@ -611,13 +611,16 @@ fn planned(recipe: &str, written: &Value, project: &Project, mut warned: String)
         seen = look(project, &made, false);
     }
     if written["settled"] == true {
-        given.settle(&declared(project, &made, &seen));
-        // Answers of the case take precedence, except for images, which several steps share.
-        let own = written["answers"].as_object().cloned().unwrap_or_default();
-        given.host.extend(own.into_iter().filter(|(key, _)| key != "initramfs"));
-        told(recipe, written, &declared(project, &made, &seen), &mut given.host);
-        made = given.made();
-        seen = look(project, &made, false);
+        // Steps that read what other steps export are declared once those match.
+        for _ in 0..2 {
+            given.settle(&declared(project, &made, &seen));
+            // Answers of the case take precedence, except for images, which several steps share.
+            let own = written["answers"].as_object().cloned().unwrap_or_default();
+            given.host.extend(own.into_iter().filter(|(key, _)| key != "initramfs"));
+            told(recipe, written, &declared(project, &made, &seen), &mut given.host);
+            made = given.made();
+            seen = look(project, &made, false);
+        }
     }
     let plan = plan_of(project, &made, &seen);
     let mut wrong = compare(recipe, written, &plan);

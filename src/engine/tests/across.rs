@@ -171,6 +171,36 @@ fn value_exported_by_one_host_is_read_by_all() {
     assert_eq!(stage.run_once().plan.count_steps().change, 0);
 }
 
+/// Readers wait for a step that changes, although its former value can be read: they are applied in the same run.
+#[test]
+fn value_whose_step_changes_reaches_its_readers_in_the_same_run() {
+    let token = |text: &str| {
+        format!(
+            "steps:
+  - name: token
+    scope: one
+    file: {{ path: '@root/token', content: {text}, @own }}
+    export: {{ token: {{ read: 'cat @root/token' }} }}
+  - name: join
+    file: {{ path: '@root/join', content: \"{{{{ exports['r'].token }}}}\", @own }}
+"
+        )
+    };
+    let stage = SimulatedProject::new(3, "apply:\n  - { recipe: r, on: all }\n", &[("r", &token("one"))]);
+    assert_eq!(stage.run_once().exit_code(), 0);
+    stage.write_recipe("r", &token("two"));
+    let ran = stage.run_once();
+    let planned = |host: usize| ran.plan.hosts[host].steps.iter().find(|step| &*step.id.step == "join").unwrap();
+    assert!([0, 1, 2].iter().all(|host| planned(*host).will_run() && planned(*host).envelope.is_some()), "predicted");
+    assert_eq!((ran.describe_step("n3", "r/join").as_str(), ran.exit_code()), ("changed", 0));
+    assert_eq!(["n1", "n2", "n3"].map(|host| stage.read_file(host, "join")), ["two", "two", "two"]);
+    assert_eq!(stage.run_once().plan.count_steps().change, 0);
+    stage.write_host_file("n1", "token", "tampered");
+    let repaired = stage.run_once();
+    assert_eq!(["r/token", "r/join"].map(|step| repaired.describe_step("n1", step)), ["changed", "ok"]);
+    assert_eq!((repaired.describe_step("n3", "r/join").as_str(), repaired.exit_code()), ("ok", 0));
+}
+
 #[test]
 fn failed_exporter_is_named_by_waiting_hosts() {
     let stage = SimulatedProject::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
