@@ -85,6 +85,33 @@ fn undone_reload_and_timer_are_as_before() {
     lab.nothing_is_left();
 }
 
+/// The removal took the directory of the drop-in, and the home of the account, with it.
+#[test]
+fn removed_drop_in_and_account_are_restored() {
+    let recipe = "recipe: r\nsteps:\n  \
+        - { name: unit, unit: { name: appd.service, content: \"[Service]\\nExecStart=/bin/sleep 7777\\n\" } }\n  \
+        - { name: limits, unit: { name: appd.service, drop_in: { name: lim, content: \"[Service]\\nNice=5\\n\" } } }\n  \
+        - { name: account, user: { name: ann, shell: /bin/bash } }\n  \
+        - name: key\n    ssh_authorized_key: { user: ann, keys: [ssh-ed25519 \
+        AAAAC3NzaC1lZDI1NTE5AAAAIBbYYq9mX8tNn0rYwKvh0Q7J3w4hS0kqkzN6k1m2o3p4 ann] }\n";
+    let Some(lab) = lab(recipe) else { return };
+    let state = "stat -c '%n %U %a' /etc/systemd/system/appd.service.d/lim.conf /home/ann/.ssh /home/ann/.ssh/*; \
+        cat /home/ann/.ssh/authorized_keys; systemctl show -P Nice appd";
+    let inside = |code: &str| lab.inside("inventory.yaml", "a", code);
+    let applied = lab.forge(&["apply", "--yes"]);
+    assert!(applied.starts_with("exit 0\n"), "{applied}");
+    let before = inside(state);
+    lab.file("inventory.yaml", &INVENTORY.replace("on: all }", "on: all, ensure: absent }"));
+    let removed = lab.forge(&["apply", "--yes"]);
+    assert!(removed.starts_with("exit 0\n"), "{removed}");
+    assert_eq!(inside("ls -d /etc/systemd/system/appd.service.d || echo gone"), "gone\n");
+    let undone = lab.forge(&["undo", "last", "--yes"]);
+    assert!(undone.starts_with("exit 0\n"), "{undone}");
+    assert_eq!(inside(state), before, "{undone}");
+    lab.forge(&["sandbox", "reset", "-i", "inventory.yaml"]);
+    lab.nothing_is_left();
+}
+
 /// One host has forgotten the run: it is named, and never reported as undone.
 #[test]
 fn forgotten_change_is_refused_and_reported() {

@@ -9,7 +9,7 @@ use crate::resource::shared::file_target::{
 };
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, output, path_state, required_text};
-use crate::resource::system::unit::{UNITS_FOLDER, is_unit_path};
+use crate::resource::system::unit::{UNITS_FOLDER, is_drop_in_path, is_unit_path, make_drop_in_folder};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeAspect, ChangeMark, ChangedObject,
@@ -208,7 +208,20 @@ struct RestoreDiff {
     menu: bool,
 }
 
+/// Reports whether an earlier step creates an account or a group.
+fn creates_accounts(cx: &AssessmentContext<'_>) -> bool {
+    let is_account = |item: &ProvidedItem| matches!(item, ProvidedItem::User(_) | ProvidedItem::Group(_));
+    cx.predicted.is_some_and(|effects| effects.will_exist.iter().any(is_account))
+}
+
 impl RestoreDiff {
+    /// Reports whether the host has no name for an owner or a group: then it is a number.
+    fn names_missing_account(&self) -> bool {
+        let is_number = |name: &UntrustedText| name.raw().parse::<u32>().is_ok();
+        let sides = [&self.from, &self.to].into_iter().flatten();
+        sides.into_iter().any(|info| is_number(&info.owner) || is_number(&info.group))
+    }
+
     /// Returns the type of a file that a link or nothing takes the place of, or the other way round.
     fn render_type_change(&self) -> Option<AttributeChange> {
         let describe = |info: &Option<Box<PathInfo>>| info.as_ref().map(|info| describe_type(info));
@@ -336,17 +349,25 @@ impl DeclaredResource for RestoreResource {
 impl TypedResource for RestoreResource {
     type Diff = RestoreDiff;
 
-    fn diff(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment<RestoreDiff> {
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<RestoreDiff> {
         if self.idle {
             return Assessment::ok("restored paths stay as they are", json!({}));
         }
         let assessment = self.try_assess(seen).and_then(|found| self.add_menu(found, seen));
-        assessment.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+        let assessment = assessment.unwrap_or_else(|unknown| Assessment::unknown(&unknown));
+        match assessment.diff.as_ref().is_some_and(|diff| diff.names_missing_account()) && creates_accounts(cx) {
+            // The owner is compared by name, which the account gives to its number.
+            true => assessment.mark_predicted(),
+            false => assessment,
+        }
     }
 
     fn act(&self, diff: &RestoreDiff, cx: &AssessmentContext<'_>) -> Action {
         let restored = match &self.copy {
             _ if diff.menu => ShellFragment::new().code(":\n"),
+            Some(copy) if is_drop_in_path(&self.path) => {
+                make_drop_in_folder(&self.path).append_fragment(shell::install_copy(&self.path, copy, cx.run))
+            }
             Some(copy) => shell::install_copy(&self.path, copy, cx.run),
             None => shell::remove_file(&self.path, cx.run, false),
         };

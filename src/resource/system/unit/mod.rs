@@ -276,8 +276,7 @@ impl UnitResource {
     fn render_write(&self, cx: &AssessmentContext<'_>) -> ShellFragment {
         let target = &self.target;
         let folder = match self.drop_in {
-            true => shell::close_action(shell::open_private_action().word(&target.path).code(FOLDER))
-                .code("[ $? -eq 0 ] &&\n"),
+            true => make_drop_in_folder(&target.path),
             false => ShellFragment::new(),
         };
         let verify = if self.drop_in { self.render_drop_in_check() } else { VERIFY.to_owned() };
@@ -290,6 +289,20 @@ impl UnitResource {
         let quote = |word| shlex::try_quote(word).unwrap_or_default();
         format!("set -- {} {}\n{VERIFY_DROP_IN}", quote(self.name.as_str()), quote(file))
     }
+}
+
+/// Reports whether a path is a drop-in of a unit in `/etc/systemd/system`.
+pub(in crate::resource) fn is_drop_in_path(path: &str) -> bool {
+    let below = path.strip_prefix(UNITS_FOLDER).and_then(|rest| rest.strip_prefix('/'));
+    below
+        .and_then(|rest| rest.split_once('/'))
+        .is_some_and(|(folder, file)| folder.ends_with(".d") && !file.contains('/'))
+}
+
+/// Creates the folder of a drop-in if it does not exist: a removal of the last drop-in takes the folder with it. Code that
+/// follows runs only if this succeeds.
+pub(in crate::resource) fn make_drop_in_folder(path: &str) -> ShellFragment {
+    shell::close_action(shell::open_private_action().word(path).code(FOLDER)).code("[ $? -eq 0 ] &&\n")
 }
 
 const FOLDER: &str = r#"
