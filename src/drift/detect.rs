@@ -36,7 +36,8 @@ pub struct DetectedDrift {
     pub undecided: BTreeSet<(HostName, String, String)>,
     /// Steps and verifications with an ignored finding.
     pub ignored_steps: BTreeSet<(HostName, String, String)>,
-    /// Hosts without any record: resources that are no longer declared cannot be found on them.
+    /// Hosts without any record, or with one that cannot be read: not all resources that are no longer declared are found
+    /// on them.
     pub unrecorded: BTreeSet<HostName>,
     /// The entries of `drift.ignore` that matched something or have expired.
     pub ignored: Vec<IgnoreRuleResult>,
@@ -122,7 +123,9 @@ impl HostDriftCollector<'_, '_> {
         if self.plan.reach != HostReachability::Observed {
             return;
         }
-        if case.seen.records.is_empty() {
+        if case.seen.records.is_empty()
+            || !plan::list_unreadable_records(case.seen, &case.ground.project.cluster).is_empty()
+        {
             self.found.unrecorded.insert(self.plan.host.clone());
         }
         // Most of ten thousand hosts match; nothing more is evaluated for them.

@@ -31,7 +31,7 @@ pub use guard::{
 pub use hardware_board::{BOARDS, HardwareBoard};
 pub use hex::{push_hex, to_hex};
 pub use http_url::HttpUrl;
-pub use name::{HostName, StepId, findings_file_name, proofs_file_name, record_file_name};
+pub use name::{HostName, StepId, findings_file_name, proofs_file_name, record_file_name, record_file_prefix};
 pub use phase::{StepPhase, StepScope, VerifyLevel};
 pub use record_identity::{FormerIdentity, RecordIdentity, RecordedStart};
 pub use secret::{PLACEHOLDER_CLOSE, PLACEHOLDER_OPEN, SecretPlaceholder, SecretStore};

@@ -87,6 +87,11 @@ pub fn record_file_name(cluster: &str, step: &str) -> String {
     format!("{}@{}.json", escape_file_name(cluster), escape_file_name(step))
 }
 
+/// Returns the beginning of the names of a cluster's record files.
+pub fn record_file_prefix(cluster: &str) -> String {
+    format!("{}@", escape_file_name(cluster))
+}
+
 /// Returns the name of the file, next to the records, in which a host stores its findings for a cluster. No step has
 /// such a name.
 pub fn findings_file_name(cluster: &str) -> String {

@@ -42,6 +42,7 @@ mod step_scope;
 mod undeclared;
 mod undo_effect;
 mod unmet_dependency;
+mod unreadable_records;
 mod verify;
 mod window;
 
@@ -94,6 +95,7 @@ pub use step_scope::{choose_hosts, list_deferred_choices};
 pub use undeclared::list_kept_records;
 pub use undo_effect::derive_undo_effect;
 pub use unmet_dependency::{DependencyShortfall, UnmetDependency};
+pub use unreadable_records::list_unreadable_records;
 pub use verify::{adjust_for_pending, assess_verification, build_check_run, find_failed_verification, lacks_export};
 pub use window::{
     HostWindow, PlannedReboot, StepStage, WINDOW_MARK, WindowStop, declared_running_unit, explain_unopened_window,

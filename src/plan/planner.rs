@@ -11,6 +11,7 @@ use super::parallel::map_parallel;
 use super::rule_warnings::{collect_accepted_rules, collect_rule_warnings};
 use super::step_planner::StepPlanner;
 use super::undeclared::list_undeclared;
+use super::unreadable_records::warn_unreadable_records;
 use super::verify::assess_verifications;
 use super::window::{self, WindowScope};
 use super::{
@@ -154,6 +155,7 @@ fn plan_host(
     plan.accepted = collect_accepted_rules(&case);
     plan.warnings.extend(seen.activity.as_ref().map(warn_ongoing_work));
     plan.warnings.extend(guard::warn_unconfirmed_guards(seen));
+    plan.warnings.extend(warn_unreadable_records(seen, &ground.project.cluster));
     plan.warnings.extend(other_inventories::warn_other_inventories(&case, &turns));
     plan.warnings.extend(window::warn_other_window(seen, &ground.project.cluster));
     plan.warnings.extend(window::warn_drained_node(seen).filter(|_| plan.window.is_none()));
