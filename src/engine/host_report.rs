@@ -114,16 +114,33 @@ pub(super) fn to_verify_result((verdict, reason): (StepVerdict, String)) -> Veri
 pub(super) fn complete_report(mut report: HostReport, steps: Vec<StepReport>, verify: Vec<VerifyReport>) -> HostReport {
     report.outcome = HostReport::compute_outcome(&steps, &verify);
     if report.reason.is_empty() {
-        report.reason = find_failure_reason(&steps, &verify);
+        report.reason = find_failure_reason(report.outcome, &steps, &verify);
     }
     report.steps = steps;
     report.verify = verify;
     report
 }
 
-/// Returns the first failure, in one line.
-fn find_failure_reason(steps: &[StepReport], verify: &[VerifyReport]) -> UntrustedText {
-    let of_step = |step: &StepReport| match &step.result {
+/// Returns the first result that gives a host its outcome, in one line; without one, the first that is not as declared.
+fn find_failure_reason(outcome: HostOutcome, steps: &[StepReport], verify: &[VerifyReport]) -> UntrustedText {
+    let decides = |result: &StepResult| match outcome {
+        HostOutcome::Failed => matches!(result, StepResult::Failed { .. }),
+        HostOutcome::Blocked => matches!(result, StepResult::Blocked { .. }),
+        HostOutcome::Stale => matches!(result, StepResult::Stale { .. }),
+        _ => false,
+    };
+    let deciding = steps.iter().filter(|step| decides(&step.result)).find_map(describe_step_failure);
+    let failed = || verify.iter().find_map(describe_failed_verification);
+    let first = match outcome {
+        HostOutcome::Failed => deciding.or_else(failed),
+        _ => deciding,
+    };
+    let found = first.or_else(|| steps.iter().find_map(describe_step_failure)).or_else(failed);
+    found.or_else(|| describe_stop(steps)).unwrap_or_default().into()
+}
+
+fn describe_step_failure(step: &StepReport) -> Option<String> {
+    match &step.result {
         StepResult::Failed { failure: StepFailure { why, .. } } => Some(format!("`{}` failed: {}", step.id, why.raw())),
         StepResult::Blocked { class, reason } => {
             Some(format!("`{}` is blocked ({}): {}", step.id, class.name(), reason.raw()))
@@ -131,15 +148,12 @@ fn find_failure_reason(steps: &[StepReport], verify: &[VerifyReport]) -> Untrust
         StepResult::Stale { reason } => Some(format!("`{}` is stale: {}", step.id, reason.raw())),
         StepResult::Unknown { reason } => Some(format!("`{}` is unknown: {}", step.id, reason.raw())),
         _ => None,
-    };
-    let of_verify = |verify: &VerifyReport| match &verify.result {
-        VerifyResult::Failed { reason } => {
-            Some(format!("verification `{}` of `{}` failed: {}", verify.name, verify.recipe, reason.raw()))
-        }
-        _ => None,
-    };
-    let found = steps.iter().find_map(of_step).or_else(|| verify.iter().find_map(of_verify));
-    found.or_else(|| describe_stop(steps)).unwrap_or_default().into()
+    }
+}
+
+fn describe_failed_verification(verify: &VerifyReport) -> Option<String> {
+    let VerifyResult::Failed { reason } = &verify.result else { return None };
+    Some(format!("verification `{}` of `{}` failed: {}", verify.name, verify.recipe, reason.raw()))
 }
 
 /// Returns the position of a host when the user stopped the run.

@@ -334,3 +334,16 @@ verify:
     assert!(reason.raw().starts_with("the check exited with 127: "), "{}", reason.raw());
     assert_eq!((results[3], ran.exit_code()), (&VerifyResult::Held, 5));
 }
+
+/// A step that failed decides the outcome, also if another one is blocked before it.
+#[test]
+fn reason_of_a_host_is_the_result_that_decides_its_outcome() {
+    let blocked = "steps:\n  - { name: blocked, line: { path: '@root/none', line: x } }\n";
+    let failing = "steps:\n  - { name: failing, command: { check: 'false', apply: 'exit 4' } }\n";
+    let apply = "apply:\n  - { recipe: r, on: all }\n  - { recipe: s, on: all }\n";
+    let stage = SimulatedProject::new(1, apply, &[("r", blocked), ("s", failing)]);
+    let ran = stage.run_once();
+    assert!(ran.describe_step("n1", "r/blocked").starts_with("blocked: "), "{}", ran.describe_step("n1", "r/blocked"));
+    let reason = ran.host_message("n1");
+    assert!(reason.starts_with("`s/failing` failed: exit status 4"), "{reason}");
+}
