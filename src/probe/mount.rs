@@ -222,6 +222,7 @@ impl MountOutput {
             fstab: self.fstab.iter().filter(|(point, _)| point == path).map(|(_, line)| line.clone()).collect(),
             device: self.resolve_device(&device_path(source)),
             bind: self.resolve_bind(path, source),
+            source_restrictions: self.list_source_restrictions(path, source),
             lack: None,
             real_path: None,
         }
@@ -258,20 +259,35 @@ impl MountOutput {
         self.devices.get(name).filter(|target| !target.is_empty()).cloned()
     }
 
-    /// Returns the root that a bind mount of the folder `source` would have: its place in the file system that contains
-    /// it.
-    fn resolve_bind(&self, path: &str, source: &str) -> Option<String> {
+    /// Returns the mount that contains the folder `source`, other than one at `path`.
+    fn find_holder(&self, path: &str, source: &str) -> Option<&MountTableRow> {
         let inside = |row: &&MountTableRow| {
             let point = row.point.trim_end_matches('/');
             row.point != path && source.strip_prefix(point).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         // Among equal mount points, the later one covers the earlier one.
-        let holder = self.rows.iter().filter(inside).max_by_key(|row| row.point.trim_end_matches('/').len())?;
+        self.rows.iter().filter(inside).max_by_key(|row| row.point.trim_end_matches('/').len())
+    }
+
+    /// Returns the root that a bind mount of the folder `source` would have: its place in the file system that contains
+    /// it.
+    fn resolve_bind(&self, path: &str, source: &str) -> Option<String> {
+        let holder = self.find_holder(path, source)?;
         let rest = &source[holder.point.trim_end_matches('/').len()..];
         let root = format!("{}{rest}", holder.root.trim_end_matches('/'));
         Some(format!("{} {}", holder.number, if root.is_empty() { "/" } else { &root }))
     }
+
+    /// Returns the restrictions that a bind mount of the folder `source` takes over from the mount that contains it.
+    fn list_source_restrictions(&self, path: &str, source: &str) -> Vec<String> {
+        let holder = self.find_holder(path, source);
+        let options = holder.into_iter().flat_map(|row| &row.mounted.options);
+        options.filter(|option| RESTRICTIONS.contains(&option.as_str())).cloned().collect()
+    }
 }
+
+/// Options that restrict the use of a mount.
+const RESTRICTIONS: [&str; 4] = ["ro", "noexec", "nosuid", "nodev"];
 
 /// Parses `36 35 98:0 /root /point rw,noatime master:1 - ext3 /dev/root rw,errors=continue`.
 fn parse_mountinfo_row(line: &str) -> Option<MountTableRow> {
@@ -371,6 +387,8 @@ mod tests {
         assert_eq!(bind.mounts[0].options, ["ro", "relatime", "errors=remount-ro"]);
         assert_eq!(bind.bind, Some(bind.mounts[0].root.clone()));
         assert_eq!(ask("/x", "/etc", &sample()).unwrap().bind.as_deref(), Some("8:1 /etc"));
+        assert_eq!(ask("/x", "/srv/ro/a", &sample()).unwrap().source_restrictions, ["ro"]);
+        assert_eq!(bind.source_restrictions, [""; 0]);
     }
 
     #[test]

@@ -16,6 +16,10 @@ pub struct MountState {
     pub device: Option<String>,
     /// The root that a bind mount of the requested source would have, with its file system's number: `8:1 /srv/a`.
     pub bind: Option<String>,
+    /// The restrictions (`ro`, `noexec`, `nosuid`, `nodev`) of the mount that contains the requested source: a bind mount
+    /// takes them over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub source_restrictions: Vec<String>,
     /// What a mount lacks: a directory above the mount point, or a source that is a path. Recordings of older versions
     /// do not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

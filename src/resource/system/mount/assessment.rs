@@ -126,7 +126,10 @@ fn assess_options(
             MountOptionMatch::NotShown => hidden.push(option),
         }
     }
-    let restricted = undeclared_restrictions(&want.options, &top.options);
+    let mut restricted = undeclared_restrictions(&want.options, &top.options);
+    if want.is_bind() {
+        restricted.retain(|(_, bad)| !state.source_restrictions.iter().any(|inherited| inherited == bad));
+    }
     if restricted.contains(&("rw", "ro")) && top.source.starts_with("/dev/") {
         return block_read_only(top, basis);
     }
