@@ -186,7 +186,12 @@ impl<'r> ArmedGuard<'r> {
             last => last,
         };
         let why = format!("guard restored the state before: no new session within {time} ({last})");
-        let failure = StepFailure { why: why.into(), tail: outcome.problems.clone(), ..empty_failure() };
+        let failure = StepFailure {
+            why: why.into(),
+            tail: outcome.problems.clone(),
+            hint: Some(RESTORED_HINT.into()),
+            ..empty_failure()
+        };
         GuardRestoration { steps: self.guard.steps().cloned().collect(), failure, outcome }
     }
 }
@@ -203,6 +208,9 @@ impl GuardRestoration {
         Some(StepFailure { why: format!("the guard of `{cause}` restored the state before").into(), ..empty_failure() })
     }
 }
+
+const RESTORED_HINT: &str = "correct the declaration before the next apply, which makes the same change again; in a removal, \
+     `keep: true` leaves what a step declares";
 
 fn empty_failure() -> StepFailure {
     StepFailure {

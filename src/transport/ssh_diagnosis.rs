@@ -132,7 +132,7 @@ pub(super) fn connect_timeout_error(target: &ConnectionTarget) -> TransportError
 }
 
 fn format_port(target: &ConnectionTarget) -> String {
-    target.port.map_or_else(|| "22 (or the one in ~/.ssh/config)".to_owned(), |port| port.to_string())
+    target.port.map_or_else(|| "22 (or the one in the ssh configuration)".to_owned(), |port| port.to_string())
 }
 
 /// Parses `No ED25519 host key is known for [10.0.0.1]:2222 and you have requested strict checking.`
