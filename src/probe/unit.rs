@@ -72,7 +72,7 @@ printf 'Unlinked=%s\nLinked=%s\nMasked=%s\n' "$v" "$w" "$m"
 forge_units() {
 p=Id,Names,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,InvocationID,FragmentPath,DropInPaths
 p=$p,MainPID,ActiveEnterTimestamp,ExecMainStartTimestamp,Result,Type,RemainAfterExit,CanReload
-p=$p,NextElapseUSecRealtime,NRestarts,ActiveEnterTimestampMonotonic,ExecMainStartTimestampMonotonic
+p=$p,FreezerState,NextElapseUSecRealtime,NRestarts,ActiveEnterTimestampMonotonic,ExecMainStartTimestampMonotonic
 o=$(systemctl show --no-pager --timestamp=us+utc -p "$p" -- "$@" 2>/dev/null)
 case $o in
 *Id=*) ;;
@@ -240,6 +240,7 @@ fn build_unit_state(unit: &BTreeMap<&str, &str>, maps: &str, times: &HostTimes) 
         load: (*unit.get("LoadState")?).to_owned(),
         active: (*unit.get("ActiveState")?).to_owned(),
         sub: text("SubState"),
+        frozen: unit.get("FreezerState") == Some(&"frozen"),
         file_state: text("UnitFileState"),
         need_daemon_reload: yes("NeedDaemonReload"),
         invocation: text("InvocationID"),

@@ -12,6 +12,9 @@ pub struct UnitState {
     pub active: String,
     /// `SubState`.
     pub sub: String,
+    /// Whether its processes are suspended (`FreezerState`). False before systemd 246, which cannot freeze units.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub frozen: bool,
     /// `UnitFileState`: `enabled`, `disabled`, `static`, `masked`, … empty if there is none.
     pub file_state: String,
     /// The targets of the `[Install]` section of an enabled unit that do not start it, because a link is missing.

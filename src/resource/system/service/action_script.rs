@@ -80,6 +80,8 @@ settled
 
 const STOP: &str = "systemctl stop -- \"$unit\" || report \"$unit did not stop\"\n";
 
+const THAW: &str = "systemctl thaw -- \"$unit\" || report \"$unit did not thaw\"\n";
+
 /// The mark contains the start, the inputs, and the time at which the reload began, from the clock that sets ctimes. It
 /// takes effect after the reload succeeded.
 const RELOAD: &str = r#"mkdir -p /run/forge/reloaded || fail "cannot make /run/forge/reloaded"
@@ -121,6 +123,7 @@ pub(super) fn render_script(
         Some(ProcessChange::Stop { .. }) => action.code(STOP),
         Some(ProcessChange::Restart { .. }) => action.code(RESTART),
         Some(ProcessChange::Reload { .. }) => action.code(RELOAD),
+        Some(ProcessChange::Thaw) => action.code(THAW),
         None => action,
     })
 }

@@ -199,6 +199,9 @@ impl ServiceFindings {
             let found = describe_state(unit);
             self.add_reason(format!("it is {found}"), disruption);
             self.diff.process = Some(ProcessChange::activity(want.running, Some(found)));
+        } else if want.running && unit.frozen {
+            self.add_reason("it is frozen".to_owned(), DisruptionClass::D0);
+            self.diff.process = Some(ProcessChange::Thaw);
         }
         Ok(())
     }
@@ -286,6 +289,9 @@ fn service_basis(want: &ServiceResource, unit: &UnitState, renewal: &ServiceRene
     }
     if !renewal.reload.is_empty() {
         basis["reload"] = json!(renewal.reload);
+    }
+    if unit.frozen {
+        basis["frozen"] = json!(true);
     }
     basis
 }

@@ -36,6 +36,8 @@ pub(in crate::resource) enum ProcessChange {
     Restart { reasons: Vec<String> },
     /// As `Restart`, but a reload is enough.
     Reload { reasons: Vec<String> },
+    /// Its processes are suspended, and go on.
+    Thaw,
 }
 
 impl ServiceDiff {
@@ -93,6 +95,7 @@ impl ProcessChange {
             Self::Stop { from } => Self::render_state(from.as_deref(), "stopped"),
             Self::Restart { reasons } => AttributeChange::new("restart", Some(&reasons.join("; ")), Some("restarted")),
             Self::Reload { reasons } => AttributeChange::new("reload", Some(&reasons.join("; ")), Some("reloaded")),
+            Self::Thaw => Self::render_state(Some("frozen"), "running"),
         }
     }
 

@@ -10,13 +10,13 @@ pub(super) fn guard_service(service: &ServiceResource, diff: &ServiceDiff) -> Gu
     let ran = match &diff.process {
         Some(ProcessChange::Start { .. }) => false,
         Some(ProcessChange::Stop { .. } | ProcessChange::Restart { .. } | ProcessChange::Reload { .. }) => true,
-        None => service.running,
+        Some(ProcessChange::Thaw) | None => service.running,
     };
     let was_enabled = |from: &str| matches!(from, "enabled" | "enabled-runtime");
     let enabled = diff.enabled.as_ref().map(|change| change.from.as_deref().is_some_and(was_enabled));
     GuardEffect::restore_unit(GuardedUnit {
         name: service.unit.clone(),
-        acts: diff.process.is_some(),
+        acts: diff.process.as_ref().is_some_and(|process| *process != ProcessChange::Thaw),
         ran,
         reloads: service.reload,
         enabled,

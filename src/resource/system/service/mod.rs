@@ -29,9 +29,9 @@ pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
     summary: "A systemd unit: running or stopped, enabled or disabled, and up to date with its inputs.",
     example: include_str!("../../examples/service.yaml"),
     doc: "\
-**Compared** are the unit's active state, its enablement if `enabled` is declared, whether systemd has loaded its
-current files (`NeedDaemonReload`), and whether the running process uses the current inputs. An unchanged step
-reports `running and enabled; no input changed since it started`.
+**Compared** are the unit's active state, for one that runs whether it is frozen (`systemctl freeze`), its enablement if
+`enabled` is declared, whether systemd has loaded its current files (`NeedDaemonReload`), and whether the running process
+uses the current inputs. An unchanged step reports `running and enabled; no input changed since it started`.
 
 **A restart is derived from state, never from the event of a change.** `restart_on` lists the steps that the process
 depends on. A restart is needed if

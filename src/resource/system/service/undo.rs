@@ -22,7 +22,7 @@ pub(super) fn undo_service(service: &ServiceResource, diff: &ServiceDiff) -> Und
     let ran = match diff.process.as_ref() {
         Some(ProcessChange::Start { .. }) => false,
         Some(ProcessChange::Stop { .. } | ProcessChange::Restart { .. } | ProcessChange::Reload { .. }) => true,
-        None => service.running,
+        Some(ProcessChange::Thaw) | None => service.running,
     };
     let mut fields = json!({ "name": service.unit, "state": if ran { "running" } else { "stopped" } });
     if let Some(enabled) = was_enabled {
@@ -36,6 +36,9 @@ pub(super) fn undo_service(service: &ServiceResource, diff: &ServiceDiff) -> Und
     let units = at_boot.map(|enabled| UnitAtBoot { name: service.unit.clone(), enabled }).into_iter().collect();
     let effect = UndoEffect::declare(vec![state]).with_boot(BootUndo { units, ..BootUndo::default() });
     match diff.enabled.as_ref().map(|change| change.missing_in.as_slice()) {
+        _ if diff.process == Some(ProcessChange::Thaw) => {
+            effect.leaving(format!("`{}` goes on running: a step cannot declare that it is frozen", service.unit))
+        }
         Some([_, ..]) => effect.leaving(format!("`{}` stays enabled in all of its targets", service.unit)),
         _ => effect,
     }
