@@ -108,6 +108,8 @@ fn verify_step(step: &StepPlan) -> VerifyReport {
         StepVerdict::Ok => VerifyResult::Held,
         StepVerdict::NotApplicable => VerifyResult::NotApplicable { reason },
         StepVerdict::Unknown => VerifyResult::Unknown { reason },
+        // It waits for a value, so nothing was compared.
+        StepVerdict::Change if step.is_undetermined() => VerifyResult::Unknown { reason },
         StepVerdict::Change => VerifyResult::Failed { reason: format!("does not match: {}", reason.raw()).into() },
         StepVerdict::Pending => VerifyResult::Failed { reason },
         StepVerdict::Blocked(class) => {
@@ -143,6 +145,12 @@ mod tests {
         };
         assert_eq!(verify_step(&step(ChangeCertainty::Precaution)).result, VerifyResult::Held);
         let failed = VerifyResult::Failed { reason: "does not match: nothing is there".into() };
-        assert_eq!(verify_step(&step(ChangeCertainty::Predicted)).result, failed);
+        let differs = StepPlan {
+            changes: vec![crate::resource::AttributeChange::new("type", None, Some("file"))],
+            ..step(ChangeCertainty::Predicted)
+        };
+        assert_eq!(verify_step(&differs).result, failed);
+        let unknown = VerifyResult::Unknown { reason: "nothing is there".into() };
+        assert_eq!(verify_step(&step(ChangeCertainty::Predicted)).result, unknown, "nothing was compared");
     }
 }
