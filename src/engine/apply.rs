@@ -1,6 +1,7 @@
 //! Apply: carries out a plan on its hosts in parallel, within the window and the failure budget.
 
 use super::cancel::{CancelSignal, StopLevel};
+use super::changed_exports::UnchangedReaders;
 use super::detach::report_detached_host;
 use super::event::{Event, EventSender};
 use super::facts_used::list_facts_used;
@@ -54,10 +55,12 @@ pub(super) async fn apply_part(
     let began = Instant::now();
     let ObservedHosts { seen, chosen, published, exports, secrets, mut links, api, missing, .. } = observed;
     let mut seen: BTreeMap<HostName, ObservedHost> = seen.into_iter().map(|s| (s.host.clone(), s)).collect();
+    let shared = SharedValues { published, exports, secrets };
+    let readers = UnchangedReaders::collect(project, plan, &seen, &shared);
     let hosts: Vec<HostTurn<'_>> =
         plan.hosts.iter().filter_map(|host| Some((host, seen.remove(&host.host)?, links.remove(&host.host)))).collect();
     let expander = StepExpander::new(project);
-    let board = SharedRunState::new(SharedValues { published, exports, secrets }, plan.rollout.clone());
+    let board = SharedRunState::new(shared, plan.rollout.clone());
     let facts = list_facts_used(project);
     // No step waits for a host that is not part of this run.
     let members: BTreeSet<HostName> = hosts.iter().map(|(plan, _, _)| plan.host.clone()).collect();
@@ -97,8 +100,9 @@ pub(super) async fn apply_part(
     }
     let mut going: FuturesUnordered<_> =
         hosts.into_iter().map(|(host, seen, link)| run_host(&run, host, seen, link)).collect();
-    let done = collect_host_reports(&run, &mut going).await;
+    let mut done = collect_host_reports(&run, &mut going).await;
     drop(going);
+    readers.revise_reports(&run, &mut done);
     let report = RunReport {
         version: REPORT_VERSION,
         run: options.run.clone(),

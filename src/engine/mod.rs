@@ -14,6 +14,7 @@ mod bind_saved_plan;
 mod cancel;
 mod capture_recording;
 mod change_source;
+mod changed_exports;
 mod cluster_nodes;
 mod cluster_session;
 mod created_cluster;

@@ -546,3 +546,23 @@ fn exported_value_that_changes_during_the_run_is_reported() {
     assert_eq!((again.exit_code(), stage.read_file("n1", "read").as_str()), (0, "2\n"));
     assert!(stage.has_file("n1", "late") && stage.has_file("n1", "each-2"));
 }
+
+/// The run changes nothing on the host that reads the value, so it is not observed again; what it declares is compared.
+#[test]
+fn host_without_changes_is_stale_if_a_value_that_it_reads_changes() {
+    let reader = "steps:
+  - { name: file, file: { path: '@root/read', content: \"{{ exports['version'].v['n1'] }}\\n\", @own } }
+  - { name: own, file: { path: '@root/other', content: x, @own } }
+";
+    let newer = NEWER.replace("needs: [version]\n", "after: [version]\n");
+    let recipes = [("version", VERSION), ("newer", newer.as_str()), ("reader", reader)];
+    let before = "apply:\n  - { recipe: version, on: n1 }\n  - { recipe: reader, on: n2 }\n";
+    let stage = SimulatedProject::new(2, before, &recipes);
+    assert_eq!(stage.run_once().exit_code(), 0);
+    stage.replace_apply(&before.replace("apply:\n", "apply:\n  - { recipe: newer, on: n1 }\n"));
+    let ran = stage.run_once();
+    let why = "stale: a value that it reads has changed during the run";
+    assert_eq!(["reader/file", "reader/own"].map(|step| ran.describe_step("n2", step)), [why, "ok"]);
+    assert_eq!((ran.host_outcome("n2"), ran.exit_code()), (HostOutcome::Stale, 6));
+    assert_eq!((stage.run_once().exit_code(), stage.read_file("n2", "read").as_str()), (0, "2\n"));
+}
