@@ -150,7 +150,7 @@ fn reject_difference(
     path: &Utf8Path,
     saved: &SavedPlan,
     again: &Plan,
-    undo: Option<&ReloadedUndo>,
+    (undo, has_secrets): (Option<&ReloadedUndo>, bool),
 ) -> Result<(), CliError> {
     match (saved.find_difference(again), undo) {
         (None, _) => Ok(()),
@@ -159,8 +159,21 @@ fn reject_difference(
             "`{path}` does not match the plan computed from its own inputs; nothing was contacted"
         ))
         .note(what)
-        .hint("altered, or written by another build of forge: make a new plan with `forge plan INVENTORY -o FILE`")),
+        .hint(advise_after_difference(has_secrets))),
     }
+}
+
+/// Returns what may have caused a difference, and what to do. A plan contains nothing of its secrets, not even a checksum
+/// from which a short one could be guessed, so a changed value shows only in the steps that use it.
+fn advise_after_difference(has_secrets: bool) -> String {
+    let causes = match has_secrets {
+        true => {
+            "a secret may have another value than when the plan was made, or the plan was altered or written by \
+                 another build of forge"
+        }
+        false => "altered, or written by another build of forge",
+    };
+    format!("{causes}: make a new plan with `forge plan INVENTORY -o FILE`")
 }
 
 async fn bind_and_apply<B: Backend>(
@@ -175,7 +188,8 @@ async fn bind_and_apply<B: Backend>(
     let (then, again) = saved_plan::plan_from_recording(cx, &loaded, &Arc::new(saved.observed.clone())).await;
     let changed = cx.backend.list_changed_inputs(&loaded.0, &saved, &then, cx.settings);
     reject_changed_inputs(path, changed, undo.as_ref())?;
-    reject_difference(path, &saved, &again, undo.as_ref())?;
+    let has_secrets = !cx.backend.project(&loaded.0).secrets.is_empty();
+    reject_difference(path, &saved, &again, (undo.as_ref(), has_secrets))?;
     drop((then, again));
     let mut settings = cx.settings.clone();
     if let Some(on) = &cx.typed.on {

@@ -122,6 +122,30 @@ fn altered_plan_is_rejected_even_with_a_new_digest() {
     insta::assert_snapshot!(said);
 }
 
+/// The SHA-256 of `before`.
+const BEFORE: &str = "6db7d803e74f1ffa7d8f5adc0bf95b3e15bf4c8373fffadf546227cc6c6742cb";
+
+#[test]
+fn changed_secret_is_named_as_a_possible_cause_of_a_difference() {
+    let recipe = "recipe: r\nparams: { tok: { type: secret } }\nsteps:\n  - name: x\n    \
+                  file: { path: /etc/x, content: \"{{ params.tok }}\" }\n";
+    let inventory = "cluster: c\nhosts: { a: { address: 127.0.0.1, connect: { port: 1 } } }\n\
+                     apply: [{ recipe: r, on: all, with: { tok: { env: TOK } } }]\n";
+    let gone = r"errors\u0000stat: cannot statx '/etc/x': No such file or directory\u0000sums\u0000\u0000";
+    let state = r"8180\u00006\u00001.5\u00001.5\u0000root\u0000root\u00000\u00000\u0000/etc/x\u0000/etc/x\u0000";
+    let found = format!(r"{state}errors\u0000\u0000sums\u0000{BEFORE}  /etc/x\n\u0000");
+    let seen = SEEN.replace(gone, &found);
+    let place = place()
+        .file("seen.json", &seen)
+        .file("site/recipes/r.yaml", recipe)
+        .file("site/inventory.yaml", inventory)
+        .env("TOK", "before");
+    place.forge(&["plan", "site/inventory.yaml", "--observed", "seen.json", "-o", "plan.json"]);
+    assert!(refused(&place, &[]).starts_with("exit 4\n"));
+    let place = place.env("TOK", "after");
+    insta::assert_snapshot!(refused(&place, &[]));
+}
+
 #[test]
 fn selection_flags_are_rejected_with_a_saved_plan() {
     let place = kept();
