@@ -338,10 +338,10 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
             (Some(status), judgement) if status != 0 => Err(describe_exit(turn, status, judgement.as_ref())),
             (_, None) => Err("the step is no longer in the plan".to_owned()),
             (_, Some(_)) if turn.exports_stdout && !has_whole_output(acted) => Err(CUT_VALUE_REASON.to_owned()),
-            (Some(_), Some(judgement)) => result_after_change(judgement),
+            (Some(_), Some(judgement)) => result_after_change(turn, judgement, true),
             // The exit status is unknown, so the observed state decides.
             (None, Some(judgement)) => {
-                result_after_change(judgement).map_err(|why| format!("its end was not observed; {why}"))
+                result_after_change(turn, judgement, false).map_err(|why| format!("its end was not observed; {why}"))
             }
         };
         let result = result.unwrap_or_else(failure);
@@ -436,17 +436,27 @@ fn has_whole_output(acted: &ExecutedAction) -> bool {
     acted.status == Some(0) && !acted.cut
 }
 
-/// Returns the result of an action from the state observed after it.
+/// Returns the result of an action from the state observed after it. `succeeded` if its exit status, 0, is known.
 ///
 /// # Errors
 /// The state does not match: the reason, as a lowercase fragment.
-fn result_after_change(judgement: Assessment) -> Result<StepResult, String> {
+fn result_after_change(turn: &DueStep, judgement: Assessment, succeeded: bool) -> Result<StepResult, String> {
     match judgement.verdict {
         StepVerdict::Ok | StepVerdict::NotApplicable => Ok(StepResult::Changed),
         StepVerdict::Pending => Ok(StepResult::Pending { reason: judgement.reason }),
-        StepVerdict::Change => Err(format!("still differs after the change: {}", describe_changes(&judgement.changes))),
+        StepVerdict::Change => Err(describe_remaining_change(turn, &judgement, succeeded)),
         StepVerdict::Unknown => Err(format!("could not be verified: {}", judgement.reason.raw())),
         StepVerdict::Blocked(_) => Err(format!("blocked after the change: {}", judgement.reason.raw())),
+    }
+}
+
+/// Describes what still differs. The change of a declared script is the script itself, so its check says what differs.
+fn describe_remaining_change(turn: &DueStep, after: &Assessment, succeeded: bool) -> String {
+    let is_script = turn.resource.as_ref().is_some_and(|resource| kind_traits(resource.kind()).change_field.is_some());
+    match (is_script, succeeded) {
+        (true, true) => format!("the command succeeded, but the step still differs: {}", after.reason.raw()),
+        (true, false) => format!("still differs after the change: {}", after.reason.raw()),
+        (false, _) => format!("still differs after the change: {}", describe_changes(&after.changes)),
     }
 }
 

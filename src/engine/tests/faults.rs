@@ -135,6 +135,18 @@ fn truncated_output_is_not_exported() {
     assert_eq!(ran.describe_step("n1", "r/a"), why);
 }
 
+#[test]
+fn command_whose_check_still_fails_is_reported_with_its_check() {
+    let checked = "steps:
+  - { name: a, command: { check: 'test -e @root/a', apply: 'true' } }
+";
+    let run = |steps: &str| SimulatedProject::new(1, ALL, &[("r", steps)]).run_once().describe_step("n1", "r/a");
+    let why = "failed: the command succeeded, but the step still differs: ";
+    assert_eq!(run(checked), format!("{why}check exited with 1"));
+    let created = run(&checked.replace("check: 'test -e @root/a'", "creates: '@root/a'"));
+    assert!(created.starts_with(why) && created.ends_with("/a` does not exist"), "{created}");
+}
+
 /// The action kills the shell that would report its exit status: the state observed afterwards decides.
 #[test]
 fn action_with_unobserved_exit_is_judged_by_the_host_state() {
@@ -144,8 +156,8 @@ fn action_with_unobserved_exit_is_judged_by_the_host_state() {
     let ran = SimulatedProject::new(1, ALL, &[("r", kills)]).run_once();
     assert_eq!((ran.describe_step("n1", "r/a").as_str(), ran.exit_code()), ("changed", 0));
     let ran = SimulatedProject::new(1, ALL, &[("r", &kills.replace("touch @root/a; ", ""))]).run_once();
-    let why = "failed: its end was not observed; still differs after the change: ";
-    assert!(ran.describe_step("n1", "r/a").starts_with(why), "{}", ran.describe_step("n1", "r/a"));
+    let why = "failed: its end was not observed; still differs after the change: check exited with 1";
+    assert_eq!(ran.describe_step("n1", "r/a"), why);
 }
 
 /// Both steps run in one script; the second one changes the result of the first, and then fails itself.
