@@ -7,6 +7,7 @@ use super::secret_claims::{list_secret_claims, withhold_bodies};
 use crate::facts::Facts;
 use crate::model::{HostName, StepId, UntrustedText, Value};
 use crate::probe::{GuardTrace, Observation, Probe, ProbeReading, ScriptAccount};
+use indexmap::IndexSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,13 +30,42 @@ impl UnreachableReason {
         Self { why: why.into(), hint, address: None }
     }
 
-    /// Returns the same text with a placeholder for the address, to group hosts.
+    /// Returns the same text with a placeholder for the address, to group hosts. It is not for people.
     pub fn without_address(&self) -> Self {
-        let Some(address) = self.address.as_ref().map(UntrustedText::raw).filter(|text| !text.is_empty()) else {
-            return self.clone();
-        };
+        let Some(address) = self.own_address() else { return self.clone() };
         let any = |text: &UntrustedText| UntrustedText::from(text.raw().replace(address, "ADDRESS"));
         Self { why: any(&self.why), hint: self.hint.as_ref().map(any), address: None }
+    }
+
+    /// Returns the reason of this host and of `others`, which differ from it in their addresses only: it lists some of
+    /// the addresses, and the commands of its hint remain those of this host.
+    pub fn join_addresses<'a>(&'a self, others: impl Iterator<Item = &'a Self>) -> Self {
+        let Some(first) = self.own_address() else { return self.clone() };
+        let all: IndexSet<&str> = std::iter::once(first).chain(others.filter_map(Self::own_address)).collect();
+        let all: Vec<&str> = all.into_iter().collect();
+        let rest = &all[1..];
+        if rest.is_empty() {
+            return self.clone();
+        }
+        let advise = |hint: &UntrustedText| match hint.raw().contains(first) {
+            true => format!("{}; likewise for {}", hint.raw(), list_some(rest)).into(),
+            false => hint.clone(),
+        };
+        let why = self.why.raw().replace(first, &list_some(&all)).into();
+        Self { why, hint: self.hint.as_ref().map(advise), address: None }
+    }
+
+    fn own_address(&self) -> Option<&str> {
+        self.address.as_ref().map(UntrustedText::raw).filter(|text| !text.is_empty())
+    }
+}
+
+/// Lists up to three addresses and counts the others.
+fn list_some(addresses: &[&str]) -> String {
+    let (named, more) = addresses.split_at(addresses.len().min(3));
+    match more.len() {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
     }
 }
 

@@ -38,16 +38,20 @@ where
     groups
 }
 
-/// Groups unreachable hosts by reason. A reason that differs only in the address is shown without the address.
+/// Groups unreachable hosts by reason. Reasons that differ only in the address are shown as one with several addresses.
 pub fn group_unreachable<'a>(
     all: impl Iterator<Item = (&'a HostName, &'a UnreachableReason)>,
 ) -> Vec<(UnreachableReason, Vec<&'a HostName>)> {
-    let groups = group_equal(all, UnreachableReason::without_address);
-    let told = |(any, (one, hosts)): (UnreachableReason, (&UnreachableReason, Vec<_>))| match hosts.len() {
-        1 => (one.clone(), hosts),
-        _ => (any, hosts),
+    let mut groups: IndexMap<UnreachableReason, Vec<(&HostName, &UnreachableReason)>> = IndexMap::new();
+    for (host, why) in all {
+        groups.entry(why.without_address()).or_default().push((host, why));
+    }
+    let join = |(any, group): (UnreachableReason, Vec<(&'a HostName, &UnreachableReason)>)| {
+        let mut reasons = group.iter().map(|(_, why)| *why);
+        let joined = reasons.next().map_or(any, |first| first.join_addresses(reasons));
+        (joined, group.into_iter().map(|(host, _)| host).collect())
     };
-    groups.into_iter().map(told).collect()
+    groups.into_iter().map(join).collect()
 }
 
 /// Returns the displayed fields of a step. The basis is not displayed: hosts may differ in parts that do not change.
@@ -94,12 +98,21 @@ mod tests {
         let hosts: Vec<HostName> = ["a", "b", "c"].map(HostName::new).into();
         let why = [refused("10.0.0.1"), refused("10.0.0.2"), UnreachableReason::new("no shell", None)];
         let groups = group_unreachable(hosts.iter().zip(&why));
-        let both = UnreachableReason::new("`ADDRESS` refuses", Some("run `ssh ADDRESS`".into()));
+        let both = UnreachableReason::new(
+            "`10.0.0.1, 10.0.0.2` refuses",
+            Some("run `ssh 10.0.0.1`; likewise for 10.0.0.2".into()),
+        );
         assert_eq!(groups, [(both, vec![&hosts[0], &hosts[1]]), (why[2].clone(), vec![&hosts[2]])]);
         assert_eq!(
             group_unreachable(hosts.iter().zip(&why[..1])),
             [(why[0].clone(), vec![&hosts[0]])],
             "a single host keeps its address"
         );
+        let (many, same) = (["1", "2", "3", "4", "5"].map(refused), ["1", "1"].map(refused));
+        let hosts: Vec<HostName> = ["a", "b", "c", "d", "e"].map(HostName::new).into();
+        let group = |why: &[UnreachableReason]| group_unreachable(hosts.iter().zip(why)).remove(0).0;
+        assert_eq!(group(&many).why.raw(), "`1, 2, 3 and 2 more` refuses");
+        assert_eq!(group(&many).hint.unwrap().raw(), "run `ssh 1`; likewise for 2, 3, 4 and 1 more");
+        assert_eq!(group(&same), same[0], "an address of several hosts is named once");
     }
 }
