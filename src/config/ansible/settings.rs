@@ -148,27 +148,41 @@ fn translate_become(var: &AnsibleVar) -> VarMeaning {
     }
 }
 
-/// Converts ssh arguments. Forge has a setting for jump hosts only.
+const SSH_ARGS: &str = "is not converted: forge supports only jump hosts and `-F` in ssh arguments; put other options into \
+     `~/.ssh/config`, or into a file that you set as `connect: { config: FILE }`";
+
+/// Converts ssh arguments. Forge has settings for jump hosts and for the configuration file only.
 fn translate_ssh_args(var: &AnsibleVar) -> VarMeaning {
-    let slot = SettingSlot::Connect("jump");
-    let hops = match to_scalar_text(var) {
-        Ok(text) => match shlex::split(&text).unwrap_or_default().as_slice() {
-            [] => return VarMeaning::Anyway,
-            [option, hops] if option == "-J" => Some(hops.clone()),
-            [option, value] if option == "-o" => value.strip_prefix("ProxyJump=").map(str::to_owned),
-            [option] => option.strip_prefix("-J").or_else(|| option.strip_prefix("-oProxyJump=")).map(str::to_owned),
-            _ => None,
-        },
-        Err(why) => return VarMeaning::Lost(slot, why),
+    let text = match to_scalar_text(var) {
+        Ok(text) => text,
+        Err(why) => return VarMeaning::Lost(SettingSlot::Connect("jump"), why),
     };
-    let usable = |hop: &str| match hop.split_once('@') {
+    let words = shlex::split(&text).unwrap_or_default();
+    let setting = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => return VarMeaning::Anyway,
+        ["-J", hops] => Some(("jump", hops)),
+        ["-F", file] => Some(("config", file)),
+        ["-o", value] => value.strip_prefix("ProxyJump=").map(|hops| ("jump", hops)),
+        [option] => {
+            let hops = option.strip_prefix("-J").or_else(|| option.strip_prefix("-oProxyJump="));
+            hops.map(|hops| ("jump", hops)).or_else(|| option.strip_prefix("-F").map(|file| ("config", file)))
+        }
+        _ => None,
+    };
+    match setting.filter(|(key, value)| if *key == "jump" { are_jump_hosts(value) } else { is_ssh_config(value) }) {
+        Some((key, value)) => VarMeaning::Is(SettingSlot::Connect(key), Some(Value::from(value))),
+        None => VarMeaning::Nowhere(SSH_ARGS),
+    }
+}
+
+fn are_jump_hosts(hops: &str) -> bool {
+    hops.split(',').all(|hop| match hop.split_once('@') {
         Some((user, host)) => scalar::is_name(user) && is_address(host),
         None => is_address(hop),
-    };
-    match hops.filter(|hops| hops.split(',').all(usable)) {
-        Some(hops) => VarMeaning::Is(slot, Some(Value::from(hops))),
-        None => VarMeaning::Nowhere(
-            "is not converted: forge supports only jump hosts in ssh arguments; put other options into `~/.ssh/config`",
-        ),
-    }
+    })
+}
+
+/// Reports whether `path` names a file: for `none`, ssh reads no configuration.
+fn is_ssh_config(path: &str) -> bool {
+    is_path(path) && !path.eq_ignore_ascii_case("none")
 }

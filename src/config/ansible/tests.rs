@@ -50,6 +50,25 @@ fn connection_variables_become_settings() {
 }
 
 #[test]
+fn ssh_arguments_become_settings() {
+    let text = "[web]\nw1 ansible_ssh_common_args='-F /etc/site/ssh_config'\nw2 ansible_ssh_common_args='-F~/c'\n\
+                w3 ansible_ssh_common_args='-F none'\nw4 ansible_ssh_common_args='-J me@bastion,inner'\n";
+    let (starting, said) = convert(&[("hosts", text)]);
+    let connect = ["w1", "w2", "w3", "w4"].map(|host| starting.hosts[host].connect.clone());
+    let expected = [
+        [("config", json!("/etc/site/ssh_config"))].into(),
+        [("config", json!("~/c"))].into(),
+        [].into(),
+        [("jump", json!("me@bastion,inner"))].into(),
+    ];
+    assert_eq!(connect, expected);
+    let why = "hosts:4: `ansible_ssh_common_args` is not converted: forge supports only jump hosts and `-F` in ssh \
+               arguments; put other options into `~/.ssh/config`, or into a file that you set as \
+               `connect: { config: FILE }`";
+    assert_eq!(said, [why]);
+}
+
+#[test]
 fn unsupported_variables_are_listed_with_their_location() {
     let text = "[web]\nw1 ansible_password=x ansible_python_interpreter=/usr/bin/python3 t=\"{{ y }}\" my-var=1\n\
                 w2 ansible_python_interpreter=/usr/bin/python3 ansible_connection=winrm v=1.50\n";
