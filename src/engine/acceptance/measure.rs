@@ -95,7 +95,8 @@ impl MeasureContext<'_> {
         match started {
             Ok(done) if done.finished.status == 0 => {}
             Ok(done) => {
-                let why = format!("the server did not start on `{}`: {}", server.name, describe_failure(&done));
+                let printed = summarize_stderr(&done.finished.stderr);
+                let why = format!("the server did not start on `{}`: {printed}", server.name);
                 return not_measured(&why, Vec::new());
             }
             Err(error) => return not_measured(describe_transport_error(&error).raw(), Vec::new()),

@@ -5,6 +5,17 @@
 
 use crate::script::ShellFragment;
 
+/// `$@` a program, perhaps after `env` and variables. Succeeds if the program is not installed, and prints that.
+/// The service manager looks for programs in the standard directories, a shell of a login perhaps not in all of them.
+const FIND_MISSING: &str = r#"forge_misses() {
+  [ "$1" != env ] || shift
+  while [ "${1#*=}" != "$1" ]; do shift; done
+  case ${1-} in ''|-*) return 1 ;; esac
+  ! (PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin && command -v "$1") >/dev/null || return 1
+  printf 'the program `%s` is not installed\n' "$1" >&2
+}
+"#;
+
 /// `$1` unit, `$2` limit, `$3` port, then the program. Returns once the program listens on the port.
 /// This run holds the host's lock and tests a host in one pair at a time: other outputs are those of killed runs.
 /// The addresses in `/proc/net/tcp` are hexadecimal, and `0A` is a listening socket.
@@ -15,17 +26,18 @@ rm -f /run/forge-test-*.out
 systemd-run --quiet --collect --unit="$forge_u" --description='forge: acceptance test' \
   --property=RuntimeMaxSec="$forge_l" --property=LimitMEMLOCK=infinity \
   --property=StandardOutput="file:/run/$forge_u.out" --property=StandardError="file:/run/$forge_u.out" \
-  -- "$@" || return 125
-forge_n=0
+  -- "$@" || { forge_misses "$@"; return 125; }
+forge_n=0 forge_why='it does not listen on its port after 10 s'
 while [ "$forge_n" -lt 100 ]; do
   cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ":$forge_p [0-9A-F]*:0000 0A " && return 0
-  systemctl is-active --quiet "$forge_u.service" || break
+  systemctl is-active --quiet "$forge_u.service" || { forge_why='it ended before it listened on its port'; break; }
   forge_n=$((forge_n + 1))
   sleep 0.1
 done
 systemctl --quiet stop "$forge_u.service" 2>/dev/null
 cat "/run/$forge_u.out" >&2
 rm -f "/run/$forge_u.out"
+forge_misses "$@" || echo "$forge_why" >&2
 return 124
 "#;
 
@@ -33,8 +45,11 @@ return 124
 const RUN_PROGRAM: &str = r#"[ -d /run/systemd/system ] || { echo 'the host has no systemd' >&2; return 126; }
 forge_u=$1 forge_l=$2
 shift 2
+forge_s=0
 systemd-run --quiet --collect --wait --pipe --unit="$forge_u" --description='forge: acceptance test' \
-  --property=RuntimeMaxSec="$forge_l" --property=LimitMEMLOCK=infinity -- "$@" </dev/null
+  --property=RuntimeMaxSec="$forge_l" --property=LimitMEMLOCK=infinity -- "$@" </dev/null || forge_s=$?
+[ "$forge_s" = 0 ] || ! forge_misses "$@" || return 127
+return "$forge_s"
 "#;
 
 /// Like [`RUN_PROGRAM`], with the account as the third argument. The program has the mark of the measurement.
@@ -96,15 +111,17 @@ rm -f "/run/$forge_u.out"
 return 0
 "#;
 
-/// Returns the script that starts a server and waits until it listens.
+/// Returns the script that starts a server and waits until it listens. If the server does not
+/// listen, its stderr says why, and the exit status is one of forge.
 pub(super) fn build_server_script(unit: &str, limit_s: u64, port: u64, words: &[String]) -> ShellFragment {
-    let body = ShellFragment::new().code("forge_test() {\n").code(START_SERVER).code("}\nforge_test");
+    let body =
+        ShellFragment::new().code(FIND_MISSING).code("forge_test() {\n").code(START_SERVER).code("}\nforge_test");
     add_words(body.word(unit).number(limit_s).number(port), words)
 }
 
 /// Returns the script that runs a program to its end.
 pub(super) fn build_program_script(unit: &str, limit_s: u64, words: &[String]) -> ShellFragment {
-    let body = ShellFragment::new().code("forge_test() {\n").code(RUN_PROGRAM).code("}\nforge_test");
+    let body = ShellFragment::new().code(FIND_MISSING).code("forge_test() {\n").code(RUN_PROGRAM).code("}\nforge_test");
     add_words(body.word(unit).number(limit_s), words)
 }
 
@@ -165,6 +182,29 @@ mod tests {
         assert_eq!(failed.status.code(), Some(1));
         assert_eq!(String::from_utf8_lossy(&failed.stderr), "a process of the test cannot be ended\n");
         assert_eq!(stop().status.code(), Some(0));
+    }
+
+    #[test]
+    fn missing_program_is_named() {
+        let look = |words: &[&str]| {
+            let script = add_words(ShellFragment::new().code(FIND_MISSING).code("forge_misses"), &own(words));
+            let text = script.render(&crate::model::SecretStore::default()).unwrap();
+            let text = secrecy::ExposeSecret::expose_secret(&text).to_owned();
+            let out =
+                ["dash", "bash"].map(|shell| std::process::Command::new(shell).arg("-c").arg(&text).output().unwrap());
+            assert_eq!(out[0], out[1]);
+            (out[0].status.code(), String::from_utf8_lossy(&out[0].stderr).into_owned())
+        };
+        let missing = (Some(0), "the program `no-such-perftest` is not installed\n".to_owned());
+        assert_eq!(look(&["env", "A=b", "C=d", "no-such-perftest", "-p", "1"]), missing);
+        assert_eq!(look(&["no-such-perftest"]), missing);
+        for words in [&["env", "A=b", "sh", "-c", "x"][..], &["/bin/sh"], &["env", "-i", "no-such"], &["env"]] {
+            assert_eq!(look(words), (Some(1), String::new()), "{words:?}");
+        }
+    }
+
+    fn own(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
     }
 
     #[test]
