@@ -23,7 +23,7 @@
 //! - `object Node gpu-1`: a node that a step marks, `proof Job ml/smoke`: attributes of `ProofState`;
 //! - `release gpu-operator/gpu-operator`: attributes of `ReleaseState`; by default there is no release.
 //!
-//! `runs` executes the `apply` scripts of command steps with stubs in place of programs (`script_runs`).
+//! `runs` executes the scripts of command steps, `apply`, or with `script: check` the check, with stubs in place of programs (`script_runs`).
 //!
 //! `files` are texts in the inventory's folder, by name. The declared state of a release includes its values, as JSON.
 //!
@@ -649,7 +649,11 @@ fn scripts(recipe: &str, written: &Value, declared: &[Declared]) -> Vec<String> 
     let run = |run: &Value| {
         let id = format!("{recipe}/{}", run["step"].as_str().unwrap());
         let step = declared.iter().find(|step| step.id == id).unwrap_or_else(|| panic!("no step `{id}`"));
-        script_runs::check_run(run, step.desired["apply"].as_str().unwrap_or_else(|| panic!("{}", step.desired)))
+        let script = match run["script"].as_str() {
+            Some(check) => &step.desired["check"][check],
+            None => &step.desired["apply"],
+        };
+        script_runs::check_run(run, script.as_str().unwrap_or_else(|| panic!("{}", step.desired)))
     };
     runs.flat_map(run).collect()
 }

@@ -6,7 +6,7 @@
 use super::script_host::ScriptHost;
 use serde_json::Value;
 
-/// Returns the differences between what the script `apply` does and what the run expects.
+/// Returns the differences between what a script does and what the run expects.
 pub fn check_run(run: &Value, script: &str) -> Vec<String> {
     let host = ScriptHost::with_text_tools();
     let bodies = |key: &str| run[key].as_object().cloned().unwrap_or_default();
