@@ -5,7 +5,7 @@ use super::host_session::describe_transport_error;
 use super::report::{HostReport, RunReport, StepReport, VerifyReport};
 use crate::model::{HostName, HostOutcome, StepId, StepVerdict, UntrustedText};
 use crate::plan::{
-    DeclaredEffects, HostPlan, HostReachability, HostRehearsal, Plan, RehearsedResult, RehearsedStep,
+    DeclaredEffects, HostPlan, HostReachability, HostRehearsal, Plan, RELEASE_HINT, RehearsedResult, RehearsedStep,
     RehearsedVerification, StepPlan, ViewChanges, find_undeclared_effects,
 };
 use crate::transport::TransportError;
@@ -167,20 +167,32 @@ pub(super) fn report_no_view(plan: &HostPlan, error: &TransportError) -> HostReh
     host
 }
 
-/// Reports a host without changes. What its plan could not decide is not rehearsed either.
+/// Reports a host without changes. What its plan could not decide or holds back is not rehearsed either.
 fn report_undecided_steps(plan: &HostPlan) -> HostRehearsal {
     let undecided = plan.steps.iter().filter(|step| concerns_rehearsal(step)).map(|step| RehearsedStep {
         id: step.id.clone(),
         title: step.title.clone(),
         result: RehearsedResult::NotRehearsed,
-        reason: step.reason.clone(),
+        reason: describe_undecided(plan, step),
         output: UntrustedText::default(),
         only_in_view: false,
         took: Duration::ZERO,
     });
     let mut host = HostRehearsal { steps: undecided.collect(), ..HostRehearsal::new(&plan.host, HostOutcome::Ok) };
     host.outcome = compute_outcome(&host);
+    if let Some(hold) = plan.hold.as_ref().filter(|_| host.outcome != HostOutcome::Ok) {
+        host.reason = hold.describe().into();
+        host.hint = Some(RELEASE_HINT.into());
+    }
     host
+}
+
+/// Returns why a step is not rehearsed. The hold of the whole host is the reason of the host.
+fn describe_undecided(plan: &HostPlan, step: &StepPlan) -> UntrustedText {
+    match &step.held {
+        Some(held) if plan.hold.is_none() => format!("held back: {held}").into(),
+        _ => step.reason.clone(),
+    }
 }
 
 /// Reports a host without changes, or one that did not answer when it was planned.
@@ -201,4 +213,27 @@ pub(super) fn report_cancelled(plan: &HostPlan) -> HostRehearsal {
     let mut host = HostRehearsal::new(&plan.host, HostOutcome::Cancelled);
     host.reason = "the rehearsal was stopped before its result was read".into();
     host
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::HostHold;
+    use crate::view::sample;
+
+    #[test]
+    fn hold_is_named_as_the_reason_why_a_host_is_not_rehearsed() {
+        let held = StepPlan {
+            held: Some("the limit".into()),
+            ..sample::step("p", "file", "/etc/p", StepVerdict::Change, "content differs")
+        };
+        let plan = sample::observed_host("a", vec![held]);
+        let limited = report_without_changes(&plan);
+        assert_eq!(limited.steps[0].reason.raw(), "held back: the limit");
+        let hold = HostHold { why: "RMA 17".into(), by: "ann@ops".into(), since: "today".into(), until: None };
+        let report = report_without_changes(&HostPlan { hold: Some(hold), ..plan });
+        assert_eq!(report.reason.raw(), "on hold by ann@ops since today: RMA 17");
+        assert_eq!(report.hint.unwrap().raw(), "`forge release` ends the hold");
+        assert_eq!((report.outcome, report.steps[0].reason.raw()), (HostOutcome::Unknown, "content differs"));
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::finding::{DoctorFinding, DoctorSeverity};
 use crate::model::{UntrustedText, Value};
-use crate::plan::{HostRefusal, ObservedHost};
+use crate::plan::{HostHold, HostRefusal, ObservedHost, RELEASE_HINT};
 use crate::probe::{
     Observation, PackageManagerState, Probe, ProbeOutput, ProbeReading, ScriptAccount, UnansweredReason,
 };
@@ -78,11 +78,17 @@ pub fn check_host(seen: &ObservedHost) -> Vec<DoctorFinding> {
         Ok(_) => found.push(report_unknown("host", &UnansweredReason::new("unexpected type of answer from the host"))),
         Err(why) => found.push(report_unknown("host", &why)),
     }
+    found.extend(seen.hold.as_ref().map(report_hold));
     found.push(check_leftover_units(&seen.observation));
     found.extend(check_packages(seen));
     found.extend(check_system(seen));
     found.extend(report_unknown_facts(seen));
     found
+}
+
+fn report_hold(hold: &HostHold) -> DoctorFinding {
+    let what = format!("{}; apply leaves this host alone", hold.describe());
+    DoctorFinding::new(DoctorSeverity::Note, "hold", what).with_hint(RELEASE_HINT)
 }
 
 fn report_unknown(check: &'static str, why: &UnansweredReason) -> DoctorFinding {

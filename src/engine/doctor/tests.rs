@@ -4,7 +4,7 @@ use super::*;
 use crate::model::HostName;
 use crate::plan::ObservedHost;
 use crate::probe::{
-    Observation, PackageManagerKind, PackageManagerState, Probe, ProbeOutput, ProbeReading, RecordsState,
+    HoldMark, Observation, PackageManagerKind, PackageManagerState, Probe, ProbeOutput, ProbeReading, RecordsState,
     ScriptAccount, UnansweredReason,
 };
 
@@ -193,6 +193,18 @@ fn account_package_and_leftover_problems_are_reported() {
              check its output",
         ]
     );
+}
+
+#[test]
+fn hold_is_a_note() {
+    let mut seen = healthy_observation(FINE);
+    let text = r#"{"why": "RMA 17", "by": "ann@ops", "since": "today"}"#;
+    let hold = Some(HoldMark { text: text.into(), now: None });
+    let state = RecordsState { hold, ..RecordsState::default() };
+    seen.insert(Probe::Records, Ok(ProbeReading::Records(Box::new(state))));
+    let note = "Note hold: on hold by ann@ops since today: RMA 17; apply leaves this host alone -> `forge release` ends \
+                the hold";
+    assert_eq!(list_problems(seen), [note]);
 }
 
 #[test]

@@ -32,6 +32,9 @@ fn write_host(host: &HostRehearsal, out: &mut dyn Write) -> io::Result<()> {
     };
     let word = match host.outcome {
         HostOutcome::Changed => "rehearsed",
+        HostOutcome::Unknown if host.steps.iter().all(|step| step.result == RehearsedResult::NotRehearsed) => {
+            "not rehearsed"
+        }
         HostOutcome::Unknown => "rehearsed in part",
         outcome => outcome.name(),
     };
