@@ -56,6 +56,8 @@ fn hold_back(report: HostReport, hold: &HostHold) -> HostReport {
     for step in &mut steps {
         if !matches!(step.result, StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. }) {
             step.result = StepResult::Held { reason: reason.clone() };
+            // It is about what the step lacked; nothing but the release lets it run.
+            step.hint = None;
         }
     }
     for one in &mut verify {
@@ -122,5 +124,25 @@ fn record_planned_verifications(run: &ApplyContext<'_>, plan: &HostPlan) {
         let open = plan.verify.iter().find(|v| v.recipe == recipe && !v.verdict.is_settled());
         let why = open.map(|verify| format!("verification `{}`: {}", verify.name, verify.reason.raw()));
         run.board.record_verification(run.list_recipe_steps(recipe), &plan.host, why.as_deref());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::StepVerdict;
+    use crate::plan::StepPlan;
+    use crate::view::sample;
+
+    #[test]
+    fn step_of_a_host_on_hold_has_no_advice_of_its_own() {
+        let step = StepPlan {
+            hint: Some("run without `--on`".into()),
+            ..sample::step("p", "file", "/etc/p", StepVerdict::Unknown, "`token` is not known")
+        };
+        let hold = HostHold { why: "RMA 17".into(), by: "ann@ops".into(), since: "today".into(), until: None };
+        let report = report_new_hold(&sample::observed_host("a", vec![step]), &hold);
+        assert_eq!(report.steps[0].hint, None);
+        assert_eq!(report.hint.unwrap().raw(), RELEASE_HINT);
     }
 }
