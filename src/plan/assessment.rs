@@ -11,9 +11,10 @@ use super::required_probes::{build_effective_probe, find_restart_inputs, find_tr
 use super::undeclared::list_moved_claims;
 use crate::config::{
     ConditionOutcome, DeferredStep, ExpandedStep, ExpansionState, MissingExport, MissingExports, PendingInput,
+    RecipeInstance, format_first_names,
 };
 use crate::diag::Diag;
-use crate::model::{BlockClass, DisruptionClass, SecretStore, StepId, StepVerdict, UntrustedText, Value};
+use crate::model::{BlockClass, DisruptionClass, SecretStore, StepId, StepScope, StepVerdict, UntrustedText, Value};
 use crate::probe::{Probe, ProbeReading};
 use crate::resource::{
     Assessment, AssessmentContext, AttributeChange, ChangeAspect, EarlierStepEffects, PackageChanges, ProvidedItem,
@@ -21,6 +22,7 @@ use crate::resource::{
 };
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The assessment of one step instance.
 #[derive(Clone, Debug, PartialEq)]
@@ -97,7 +99,7 @@ pub fn assess_step(
             (judgement, until, ChangeCertainty::Predicted)
         }
         (ExpansionState::Deferred(deferred), None) => {
-            let (judgement, until) = assess_deferred(deferred, turn, ahead);
+            let (judgement, until) = assess_deferred(deferred, case, turn, ahead);
             (judgement, until, ChangeCertainty::Predicted)
         }
         (ExpansionState::Resource(resource), None) => assess_resource(case, turn, turns, ahead, resource.as_ref()),
@@ -372,6 +374,7 @@ fn invalid_assessment(case: &HostContext<'_>, diags: &[Diag]) -> Assessment {
 /// Evaluates a step whose templates need a value that is not known yet: predicted if an earlier step will provide it.
 fn assess_deferred(
     deferred: &DeferredStep,
+    case: &HostContext<'_>,
     turn: &StepInstance<'_>,
     ahead: &StepPredictions,
 ) -> (Assessment, Option<String>) {
@@ -387,7 +390,8 @@ fn assess_deferred(
             let export = format!("`{name}` of `{recipe}`");
             if !ahead.predicted.will_export(recipe) {
                 let why = format!("{export} is not known, and no step of this plan will export it");
-                return (unknown_assessment(&why), None);
+                let hint = hint_unobserved_exporter(case, recipe, name);
+                return (Assessment { hint, ..unknown_assessment(&why) }, None);
             }
             let disruption = turn.step.disruption.unwrap_or(DisruptionClass::D0);
             let reason = format!("cannot be evaluated before {export} is exported");
@@ -397,6 +401,30 @@ fn assess_deferred(
             )
         }
     }
+}
+
+/// Returns what to do about the value of a `one` or `fleet` step if no host that could run the step is observed.
+fn hint_unobserved_exporter(case: &HostContext<'_>, recipe: &str, name: &str) -> Option<String> {
+    let ground = case.ground;
+    let step = ground.project.recipes.get(recipe)?.steps.iter().find(|step| step.exports.contains_key(name))?;
+    let index = case.graph.find_step(recipe, &step.name)?;
+    // The values of a step of every host are missing with a reason of their own.
+    if step.scope == StepScope::Host || !ground.filter.admits_step(recipe, &step.name) {
+        return None;
+    }
+    if ground.chosen.get(&index).is_some_and(|chosen| !chosen.is_empty()) {
+        return None;
+    }
+    let has_recipe = |instance: &Arc<RecipeInstance>| instance.recipe.name == recipe && !instance.absent;
+    let hosts = ground.project.instances.iter().filter(|(_, instances)| instances.iter().any(has_recipe));
+    let names: Vec<&str> = hosts.map(|(host, _)| host.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "`{recipe}` runs on {}, which this run leaves out or could not observe: include it with `--on`, or run \
+             without `--on`",
+            format_first_names(&names)
+        )
+    })
 }
 
 /// Returns what to do about an exported value that hosts lack in this run.
