@@ -208,8 +208,10 @@ enum WordPosition<'a> {
     Before(&'a str),
     /// Its desired value.
     After(&'a str),
-    /// A line of its diff, counted from 1.
+    /// A line of the desired text, counted from 1.
     Line(&'a str, usize),
+    /// A line of the observed text that the desired text lacks, counted from 1.
+    RemovedLine(&'a str, usize),
 }
 
 impl fmt::Display for WordPosition<'_> {
@@ -220,7 +222,11 @@ impl fmt::Display for WordPosition<'_> {
             Self::Irreversible => f.write_str("why it cannot be undone"),
             Self::Before(attribute) => write!(f, "{attribute} before"),
             Self::After(attribute) => write!(f, "{attribute} after"),
+            // The attribute of kind `line`.
+            Self::Line("line", number) => write!(f, "line {number}"),
+            Self::RemovedLine("line", number) => write!(f, "removed line {number}"),
             Self::Line(attribute, number) => write!(f, "{attribute} line {number}"),
+            Self::RemovedLine(attribute, number) => write!(f, "{attribute} removed line {number}"),
         }
     }
 }
@@ -254,10 +260,41 @@ fn split_words(step: &StepPlan) -> impl Iterator<Item = TextWord<'_>> {
         let values = [(WordPosition::Before(name), &change.from), (WordPosition::After(name), &change.to)];
         let values = values.into_iter().filter(move |_| change.diff.is_none());
         let values = values.filter_map(|(place, text)| Some(WordCutter::new(place, text.as_ref()?.raw())));
-        let lines = change.diff.iter().flat_map(|diff| diff.raw().split('\n')).enumerate();
-        values.chain(lines.map(move |(at, line)| WordCutter::for_diff_line(WordPosition::Line(name, at + 1), line)))
+        let mut numbers = DiffLineNumbers { removed: 1, kept: 1 };
+        let lines = change.diff.iter().flat_map(|diff| diff.raw().split('\n'));
+        values.chain(lines.map(move |line| WordCutter::for_diff_line(numbers.locate(name, line), line)))
     });
     head.map(|(place, text)| WordCutter::new(place, text)).chain(changes).flatten()
+}
+
+/// The numbers of the next line in the observed and in the desired text.
+struct DiffLineNumbers {
+    removed: usize,
+    kept: usize,
+}
+
+impl DiffLineNumbers {
+    /// Returns the place of a line of a diff, and goes on to the next line. A hunk header sets the numbers.
+    fn locate<'a>(&mut self, attribute: &'a str, line: &str) -> WordPosition<'a> {
+        if let Some((removed, kept)) = parse_hunk_header(line) {
+            (self.removed, self.kept) = (removed, kept);
+            return WordPosition::Line(attribute, kept);
+        }
+        let (removed, kept) = (self.removed, self.kept);
+        self.removed += usize::from(line.starts_with(['-', ' ']));
+        self.kept += usize::from(line.starts_with(['+', ' ']));
+        match line.starts_with('-') {
+            true => WordPosition::RemovedLine(attribute, removed),
+            false => WordPosition::Line(attribute, kept),
+        }
+    }
+}
+
+/// Returns the first line numbers of a hunk: of `@@ -3,2 +4 @@`, 3 and 4.
+fn parse_hunk_header(line: &str) -> Option<(usize, usize)> {
+    let (removed, rest) = line.strip_prefix("@@ -")?.split_once(" +")?;
+    let first = |range: &str| range.split(',').next()?.parse::<usize>().ok();
+    Some((first(removed)?, first(rest.split_once(' ')?.0)?))
 }
 
 /// Splits a text into words.
@@ -275,10 +312,11 @@ impl<'a> WordCutter<'a> {
         Self { place, sign: None, rest: Some(text), words: 0 }
     }
 
-    /// Splits a line of a diff. Its sign is not a word, and a hunk header is one piece.
+    /// Splits a line of a diff. Its sign is not a word; a hunk header is one piece, and so is the mark of a text that does
+    /// not end with a line break.
     fn for_diff_line(place: WordPosition<'a>, line: &'a str) -> Self {
         let sign = usize::from(line.starts_with(['+', '-', ' ']));
-        let (sign, rest) = if line.starts_with('@') { (line, "") } else { line.split_at(sign) };
+        let (sign, rest) = if line.starts_with(['@', '\\']) { (line, "") } else { line.split_at(sign) };
         Self { sign: Some(sign), ..Self::new(place, rest) }
     }
 }

@@ -59,8 +59,8 @@ fn steps_that_differ_only_in_host_values_are_folded() {
         shown,
         [[
             "shown for gpu01; on the other hosts only these words differ:",
-            "  content line 2: the host name",
-            "  content line 3: 10.0.0.1 on gpu01, 10.0.0.2 on gpu02, 10.0.0.3 on gpu03 and 13 more values; -v shows all",
+            "  content line 1: the host name",
+            "  content line 2: 10.0.0.1 on gpu01, 10.0.0.2 on gpu02, 10.0.0.3 on gpu03 and 13 more values; -v shows all",
         ]]
     );
     assert!(describe_steps(steps, true)[0][2].ends_with("10.0.0.15 on gpu15, 10.0.0.16 on gpu16"));
@@ -88,7 +88,25 @@ fn dissimilar_or_few_texts_are_not_folded() {
 fn repeated_word_is_identified_by_its_number() {
     let own = |n: usize| diff_step("/etc/x", &format!("@@ -0,0 +1 @@\n+{n} 1\n"));
     let shown = describe_steps((1..=3).map(own).collect(), false);
-    assert_eq!(shown[0][1], "  content line 2, word 1: 1 on gpu01, 2 on gpu02, 3 on gpu03");
+    assert_eq!(shown[0][1], "  content line 1, word 1: 1 on gpu01, 2 on gpu02, 3 on gpu03");
+}
+
+#[test]
+fn lines_have_the_numbers_that_they_have_in_the_file() {
+    let own = |n: usize| {
+        let mut step = diff_step("/etc/hosts", &format!("@@ -7,3 +7,3 @@\n a\n-b {n}\n+c {n}0\n d {n}00\n"));
+        step.changes[0].attribute = "line".into();
+        step
+    };
+    let shown = describe_steps((1..=3).map(own).collect(), false);
+    assert_eq!(
+        shown[0][1..],
+        [
+            "  removed line 8: 1 on gpu01, 2 on gpu02, 3 on gpu03",
+            "  line 8: 10 on gpu01, 20 on gpu02, 30 on gpu03",
+            "  line 9: 100 on gpu01, 200 on gpu02, 300 on gpu03",
+        ]
+    );
 }
 
 /// Folding thousands of hosts with individual files must not need a multiple of the size of their texts.
