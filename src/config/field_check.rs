@@ -106,7 +106,10 @@ impl FieldChecker<'_> {
             YamlData::Map(entries) => entries,
             YamlData::Null => &[],
             _ => {
-                self.diags.push(build_wrong_type_diag(node, what, "a map"));
+                let names: Vec<String> = table.iter().map(|field| format!("`{}`", field.name)).collect();
+                // A kind has a page of its own with its fields.
+                let hint = (!path.is_empty()).then(|| format!("its keys are {}", names.join(", ")));
+                self.diags.push(Diag { hint, ..build_wrong_type_diag(node, what, "a map") });
                 return fields;
             }
         };
@@ -519,6 +522,11 @@ mod tests {
         assert_eq!(fields.get_text_list("names").unwrap(), ["a", "b"]);
         assert_eq!(fields.get_text_map("env").unwrap(), [("A".to_owned(), "1".to_owned())]);
         assert_eq!(fields.0["inner"]["key"], "x");
+    }
+
+    #[test]
+    fn keys_of_a_nested_map_are_named() {
+        assert_eq!(collect_messages("{inner: x}"), ["`inner` must be a map, found the text `x` (its keys are `key`)"]);
     }
 
     #[test]

@@ -222,9 +222,14 @@ fn build_removal(
 }
 
 fn build_conflict((kind, title): &ClaimKey, first: &StepClaim, again: &StepClaim) -> StepConflict {
+    let (kept, removing) = if first.is_removal() { (again, first) } else { (first, again) };
+    let message = match removing.is_removal() && !kept.is_removal() {
+        true => format!("`{}` declares the {kind} `{title}`, and `{}` removes it", kept.step, removing.step),
+        false => format!("`{}` and `{}` declare the {kind} `{title}` differently", first.step, again.step),
+    };
     StepConflict {
         steps: [first.step.clone(), again.step.clone()],
-        message: format!("`{}` and `{}` declare the {kind} `{title}` differently", first.step, again.step),
+        message,
         later: (again.span, "declared again here"),
         other: (first.span, "first declared here"),
     }

@@ -60,7 +60,8 @@ pub(super) fn build_unknown_key_diag(key: &YamlKey, value: &YamlNode, what: &str
         true => list_scalars(value).into_iter().fold(diag, Diag::hiding),
         false => diag,
     };
-    if let Some(hint) = hint_foreign_key(what, &key.text, known).or_else(|| hint_cut_value(key, value)) {
+    let foreign = hint_foreign_state(what, key, value, known).or_else(|| hint_foreign_key(what, &key.text, known));
+    if let Some(hint) = foreign.or_else(|| hint_cut_value(key, value)) {
         return diag.hint(hint);
     }
     match guess_known_key(&key.text, known) {
@@ -161,6 +162,21 @@ fn hint_foreign_key(what: &str, typed: &str, known: &[&str]) -> Option<String> {
         }
         _ => return None,
     })
+}
+
+/// Returns a hint for a `state` of another tool that does not remove the resource.
+fn hint_foreign_state(what: &str, key: &YamlKey, value: &YamlNode, known: &[&str]) -> Option<String> {
+    let YamlData::Scalar { text, .. } = &value.data else { return None };
+    if !what.starts_with('`') || !["ensure", "state"].contains(&&*key.text) || known.contains(&&*key.text) {
+        return None;
+    }
+    match text.as_str() {
+        "latest" if known.contains(&"version") => {
+            Some("declare the `version`: forge never upgrades to what happens to be the latest".to_owned())
+        }
+        "present" | "installed" => Some(format!("remove `{}`: what a step declares is present", key.text)),
+        _ => None,
+    }
 }
 
 /// Detects unquoted text with a comma inside braces: YAML ends a plain value at the first comma and reads the rest as a

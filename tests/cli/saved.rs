@@ -86,7 +86,11 @@ fn saved_plan_is_rejected_after_an_input_changed() {
     for (file, text, what) in [
         ("site/recipes/r.yaml", &*format!("{RECIPE}# later\n"), "`recipes/r.yaml` changed"),
         ("site/files/x", "hallo\n", "`files/x` changed"),
-        ("site/recipes/s.yaml", "recipe: s\nsteps: []\n", "`recipes/s.yaml` was not read before"),
+        (
+            "site/recipes/s.yaml",
+            "recipe: s\nsteps: [{ name: x, file: { path: /etc/y, content: x } }]\n",
+            "`recipes/s.yaml` was not read before",
+        ),
     ] {
         let place = kept().file(file, text);
         let said = refused(&place, &[]);

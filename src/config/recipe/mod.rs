@@ -104,7 +104,22 @@ fn report_recipe_shape(table: &YamlTable<'_>, recipe: &Recipe, cx: &mut LoadCont
             Diag::error(DiagCode::MissingKey, format!("recipe `{}` needs `steps`, `verify` or `uses`", recipe.name))
                 .with_span(recipe.span),
         );
+    } else if let Some(key) = find_empty_steps(table, recipe) {
+        let what = format!("recipe `{}` has no steps, verification or rules: it does nothing", recipe.name);
+        cx.push_diag(Diag::warning(DiagCode::MissingKey, what).with_span(key.span));
     }
+}
+
+/// Returns the key of an empty list of steps in a recipe that has nothing else.
+fn find_empty_steps<'t>(table: &'t YamlTable<'_>, recipe: &Recipe) -> Option<&'t super::YamlKey> {
+    let key = table.find_key("steps")?;
+    let is_empty = match table.get("steps").map(|node| &node.data) {
+        Some(super::YamlData::Seq(items)) => items.is_empty(),
+        Some(super::YamlData::Null) => true,
+        _ => false,
+    };
+    let has_more = ["verify", "uses", "rules", "supports"].iter().any(|key| table.get(key).is_some());
+    (is_empty && !has_more && recipe.steps.is_empty()).then_some(key)
 }
 
 /// Reports rules whose `accept` is not a text parameter.
