@@ -63,7 +63,7 @@ pub struct GlobalArgs {
 /// Limits on disruption.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PolicyArgs {
-    /// Skip changes above this disruption class: D0 none, D1 service restarts, D2 module reloads, D3 reboots
+    /// Skip changes above this disruption class: D0 none, D1 service interrupted, D2 module reloads, D3 reboots
     #[arg(long, value_name = "CLASS", default_value = "D3", value_parser = parse_disruption)]
     pub max_disruption: DisruptionClass,
 }

@@ -10,7 +10,7 @@ pub enum DisruptionClass {
     /// No disruption.
     #[default]
     D0,
-    /// A service restarts.
+    /// A service is interrupted: it restarts or stops, or loses what it uses, such as a mount or a package.
     D1,
     /// A kernel module reloads, a link flaps or running CUDA work aborts.
     D2,
@@ -23,7 +23,7 @@ impl DisruptionClass {
     pub fn meaning(self) -> &'static str {
         match self {
             Self::D0 => "none",
-            Self::D1 => "a service restarts",
+            Self::D1 => "a service is interrupted",
             Self::D2 => "a module reloads or a link flaps",
             Self::D3 => "the host reboots",
         }
