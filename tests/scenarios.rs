@@ -90,6 +90,7 @@ pub fn look(project: &Project, case: &Case, backwards: bool) -> Look {
     if backwards {
         look.seen.reverse();
     }
+    let mut published = plan::HostExports::default();
     for _ in 0..2 {
         let (exports, chosen, secrets) = (look.exports.clone(), look.chosen.clone(), look.secrets.clone());
         let ground = |chosen| PlanContext {
@@ -105,8 +106,21 @@ pub fn look(project: &Project, case: &Case, backwards: bool) -> Look {
         let none_chosen = ChosenHosts::new();
         look.chosen = plan::choose_hosts(ground(&none_chosen), &look.seen);
         let (ground, others) = (ground(&look.chosen), plan::OtherHosts::Unknown);
-        look.exports = plan::read_exported_values(ground, &look.seen, others, &mut look.secrets).to_exports();
+        published = plan::read_exported_values(ground, &look.seen, others, &mut look.secrets);
+        look.exports = published.to_exports();
     }
+    let (exports, secrets) = (look.exports.clone(), look.secrets.clone());
+    let ground = PlanContext {
+        project,
+        expander: &expander,
+        filter: &case.filter,
+        exports: &exports,
+        chosen: &look.chosen,
+        secrets: &secrets,
+        policy: PlanPolicy::default(),
+    };
+    plan::withdraw_changing_exports(ground, &look.seen, &mut published);
+    look.exports = published.to_exports();
     look
 }
 

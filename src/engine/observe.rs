@@ -121,6 +121,7 @@ async fn observe_with_sessions<S: OpenSession + ?Sized>(
     look.compute_shared_values(&mut observed);
     look.run_second_trips(&mut observed, &deferred, &mut sessions).await;
     look.compute_shared_values(&mut observed);
+    look.withdraw_exports(&mut observed);
     look.resolve_missing_cluster(&mut observed, &nodes, purpose);
     nodes.fill_in_nodes(project, options, observed.missing.as_ref(), &mut observed.seen);
     if !matches!(purpose, ObservationPurpose::Drift { .. }) {
@@ -476,6 +477,16 @@ impl ObservationRun<'_> {
             self.emit_event(build_seen_event(seen, Instant::now()));
         }
         observed.missing = missing;
+    }
+
+    /// Withdraws the exported values that this run may change, once everything is observed: before, a reader's own state
+    /// has to be asked for.
+    fn withdraw_exports(&self, observed: &mut ObservedHosts) {
+        let mut published = observed.published.clone();
+        let ground = self.plan_context(&observed.exports, &observed.chosen, &observed.secrets);
+        plan::withdraw_changing_exports(ground, &observed.seen, &mut published);
+        observed.exports = published.to_exports();
+        observed.published = published;
     }
 
     /// Computes the values shared between hosts from the observation of all.

@@ -34,6 +34,8 @@ enum HostExport {
     Known(Value),
     /// Readers wait.
     Pending,
+    /// Readers wait for the change of the step, which may bring another value. The value is the one before.
+    Withdrawn(Value),
     /// Readers do not wait: this run does not make it.
     Missing(MissingExport),
 }
@@ -76,19 +78,23 @@ impl HostExports {
         }
     }
 
-    /// Withdraws what was read on a host whose step differs: it is not what the step declares, and the change of the step
-    /// may bring another value. Readers wait for the step.
-    fn withdraw_values(&mut self, turn: &StepInstance<'_>, host: &HostName) {
+    /// Withdraws what was read on a host whose step is to change: the change may bring another value, so readers wait for
+    /// the step. Returns whether a value was withdrawn.
+    pub(super) fn withdraw_values(&mut self, turn: &StepInstance<'_>, host: &HostName) -> bool {
+        let mut is_withdrawn = false;
         for export in turn.step.exports.values().filter(|export| export.read.is_some()) {
             let slot = self.open_slot(&turn.expanded.id.recipe, turn.step, export);
-            if let Some(value) = slot.by_host.get_mut(host).filter(|value| matches!(value, HostExport::Known(_))) {
-                *value = HostExport::Pending;
+            let Some(value) = slot.by_host.get_mut(host) else { continue };
+            if let HostExport::Known(before) = value {
+                *value = HostExport::Withdrawn(std::mem::take(before));
+                is_withdrawn = true;
             }
         }
+        is_withdrawn
     }
 
     /// Records that the missing exports of a step of `recipe` will not be made on a host: other steps no longer wait for
-    /// them.
+    /// them. What was withdrawn counts again.
     ///
     /// Exports that are computed from facts stay: a host that cannot report a value may still have one.
     pub fn abandon_step(&mut self, recipe: &str, step: &RecipeStep, host: &HostName) {
@@ -143,9 +149,15 @@ impl HostExports {
 }
 
 impl ExportSlot {
+    /// Ends the wait for a host. A value that was withdrawn is what the host still has.
     fn abandon_host(&mut self, host: &HostName) {
-        if let Some(value) = self.by_host.get_mut(host).filter(|value| self.each && **value == HostExport::Pending) {
-            *value = HostExport::Missing(MissingExport::NoValue);
+        match self.by_host.get_mut(host) {
+            Some(value @ HostExport::Pending) if self.each => *value = HostExport::Missing(MissingExport::NoValue),
+            Some(HostExport::Withdrawn(before)) => {
+                let before = std::mem::take(before);
+                self.by_host.insert(host.clone(), HostExport::Known(before));
+            }
+            _ => {}
         }
     }
 
@@ -157,7 +169,8 @@ impl ExportSlot {
         if !self.each {
             return ExportedValue::Single(known.map(|(_, value)| value).next());
         }
-        let pending = self.by_host.iter().filter(|(_, value)| **value == HostExport::Pending);
+        let is_awaited = |value: &HostExport| matches!(value, HostExport::Pending | HostExport::Withdrawn(_));
+        let pending = self.by_host.iter().filter(|(_, value)| is_awaited(value));
         let missing = self.by_host.iter().filter_map(|(host, value)| match value {
             HostExport::Missing(why) if !self.partial => Some((host.to_string(), *why)),
             _ => None,
@@ -189,9 +202,6 @@ pub fn read_exported_values(
             if matches!(turn.expanded.state, ExpansionState::NotApplicable(_)) {
                 published.drop_instance(turn, &seen.host);
                 continue;
-            }
-            if may_change(&case, turn, &turns) {
-                published.withdraw_values(turn, &seen.host);
             }
             if published.lacks_value(turn, &seen.host) && !may_export(&case, turn, &turns) {
                 published.abandon_step(&turn.expanded.id.recipe, turn.step, &seen.host);

@@ -45,6 +45,7 @@ mod unmet_dependency;
 mod unreadable_records;
 mod verify;
 mod window;
+mod withdrawn_exports;
 
 pub use assessment::{
     PackageListsAge, StepAssessment, StepPredictions, assess_step, build_resource_context, collect_restart_inputs,
@@ -101,3 +102,4 @@ pub use window::{
     HostWindow, PlannedReboot, StepStage, WINDOW_MARK, WindowStop, declared_running_unit, explain_unopened_window,
     find_other_window, left_open_by, step_disruption,
 };
+pub use withdrawn_exports::withdraw_changing_exports;

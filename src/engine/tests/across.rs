@@ -171,36 +171,6 @@ fn value_exported_by_one_host_is_read_by_all() {
     assert_eq!(stage.run_once().plan.count_steps().change, 0);
 }
 
-/// Readers wait for a step that changes, although its former value can be read: they are applied in the same run.
-#[test]
-fn value_whose_step_changes_reaches_its_readers_in_the_same_run() {
-    let token = |text: &str| {
-        format!(
-            "steps:
-  - name: token
-    scope: one
-    file: {{ path: '@root/token', content: {text}, @own }}
-    export: {{ token: {{ read: 'cat @root/token' }} }}
-  - name: join
-    file: {{ path: '@root/join', content: \"{{{{ exports['r'].token }}}}\", @own }}
-"
-        )
-    };
-    let stage = SimulatedProject::new(3, "apply:\n  - { recipe: r, on: all }\n", &[("r", &token("one"))]);
-    assert_eq!(stage.run_once().exit_code(), 0);
-    stage.write_recipe("r", &token("two"));
-    let ran = stage.run_once();
-    let planned = |host: usize| ran.plan.hosts[host].steps.iter().find(|step| &*step.id.step == "join").unwrap();
-    assert!([0, 1, 2].iter().all(|host| planned(*host).will_run() && planned(*host).envelope.is_some()), "predicted");
-    assert_eq!((ran.describe_step("n3", "r/join").as_str(), ran.exit_code()), ("changed", 0));
-    assert_eq!(["n1", "n2", "n3"].map(|host| stage.read_file(host, "join")), ["two", "two", "two"]);
-    assert_eq!(stage.run_once().plan.count_steps().change, 0);
-    stage.write_host_file("n1", "token", "tampered");
-    let repaired = stage.run_once();
-    assert_eq!(["r/token", "r/join"].map(|step| repaired.describe_step("n1", step)), ["changed", "ok"]);
-    assert_eq!((repaired.describe_step("n3", "r/join").as_str(), repaired.exit_code()), ("ok", 0));
-}
-
 #[test]
 fn failed_exporter_is_named_by_waiting_hosts() {
     let stage = SimulatedProject::new(3, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", MESH)]);
@@ -545,24 +515,4 @@ fn exported_value_that_changes_during_the_run_is_reported() {
     let again = stage.run_once();
     assert_eq!((again.exit_code(), stage.read_file("n1", "read").as_str()), (0, "2\n"));
     assert!(stage.has_file("n1", "late") && stage.has_file("n1", "each-2"));
-}
-
-/// The run changes nothing on the host that reads the value, so it is not observed again; what it declares is compared.
-#[test]
-fn host_without_changes_is_stale_if_a_value_that_it_reads_changes() {
-    let reader = "steps:
-  - { name: file, file: { path: '@root/read', content: \"{{ exports['version'].v['n1'] }}\\n\", @own } }
-  - { name: own, file: { path: '@root/other', content: x, @own } }
-";
-    let newer = NEWER.replace("needs: [version]\n", "after: [version]\n");
-    let recipes = [("version", VERSION), ("newer", newer.as_str()), ("reader", reader)];
-    let before = "apply:\n  - { recipe: version, on: n1 }\n  - { recipe: reader, on: n2 }\n";
-    let stage = SimulatedProject::new(2, before, &recipes);
-    assert_eq!(stage.run_once().exit_code(), 0);
-    stage.replace_apply(&before.replace("apply:\n", "apply:\n  - { recipe: newer, on: n1 }\n"));
-    let ran = stage.run_once();
-    let why = "stale: a value that it reads has changed during the run";
-    assert_eq!(["reader/file", "reader/own"].map(|step| ran.describe_step("n2", step)), [why, "ok"]);
-    assert_eq!((ran.host_outcome("n2"), ran.exit_code()), (HostOutcome::Stale, 6));
-    assert_eq!((stage.run_once().exit_code(), stage.read_file("n2", "read").as_str()), (0, "2\n"));
 }

@@ -5,6 +5,7 @@ mod artifacts;
 mod booted;
 mod drift;
 mod edges;
+mod exports;
 mod faults;
 mod identity;
 mod leftover;
