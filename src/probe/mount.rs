@@ -145,6 +145,8 @@ struct MountTableRow {
     root: String,
     point: String,
     mounted: ObservedMount,
+    /// The options of the mount without those of its file system.
+    own_options: Vec<String>,
 }
 
 /// What the directories above a mount point show. A text is empty if there is nothing to say.
@@ -281,7 +283,7 @@ impl MountOutput {
     /// Returns the restrictions that a bind mount of the folder `source` takes over from the mount that contains it.
     fn list_source_restrictions(&self, path: &str, source: &str) -> Vec<String> {
         let holder = self.find_holder(path, source);
-        let options = holder.into_iter().flat_map(|row| &row.mounted.options);
+        let options = holder.into_iter().flat_map(|row| &row.own_options);
         options.filter(|option| RESTRICTIONS.contains(&option.as_str())).cloned().collect()
     }
 }
@@ -296,7 +298,8 @@ fn parse_mountinfo_row(line: &str) -> Option<MountTableRow> {
     let [id, parent, number, root, point, options, ..] = own.as_slice() else { return None };
     let mut parts = file_system.split(' ');
     let (fstype, source, more) = (parts.next()?, parts.next()?, parts.next().unwrap_or_default());
-    let mut all: Vec<String> = options.split(',').map(unescape_octal).collect();
+    let own_options: Vec<String> = options.split(',').map(unescape_octal).collect();
+    let mut all = own_options.clone();
     for option in more.split(',').filter(|o| !o.is_empty()).map(unescape_octal) {
         // The file system's own `rw` says nothing about a mount that is read-only.
         if !all.contains(&option) && option != "rw" {
@@ -316,6 +319,7 @@ fn parse_mountinfo_row(line: &str) -> Option<MountTableRow> {
         root: unescape_octal(root),
         point: unescape_octal(point),
         mounted,
+        own_options,
     })
 }
 
@@ -389,6 +393,15 @@ mod tests {
         assert_eq!(ask("/x", "/etc", &sample()).unwrap().bind.as_deref(), Some("8:1 /etc"));
         assert_eq!(ask("/x", "/srv/ro/a", &sample()).unwrap().source_restrictions, ["ro"]);
         assert_eq!(bind.source_restrictions, [""; 0]);
+    }
+
+    /// After an error the kernel makes the file system read-only, not the mount: a bind mount does not take that over.
+    #[test]
+    fn read_only_file_system_is_no_restriction_of_its_mount() {
+        let row =
+            parse_mountinfo_row("36 35 8:1 / / rw,noexec shared:1 - ext4 /dev/sda1 ro,errors=remount-ro").unwrap();
+        assert_eq!(row.own_options, ["rw", "noexec"]);
+        assert!(row.mounted.options.contains(&"ro".to_owned()));
     }
 
     #[test]

@@ -35,8 +35,9 @@ pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
 - **mounted**: source, type and options in the kernel's mount table. `UUID=`, `LABEL=` and links below `/dev` are
   resolved to their device. Options that the kernel adds (`relatime`, `seclabel`, sizes that it chose) are not
   differences; undeclared restrictions (`ro`, `noexec`, `nosuid`, `nodev`) are, except those that a bind mount takes
-  over from the mount of its source. Sizes are compared in bytes, modes as octal numbers. Options that the kernel does not show cannot be compared; a no-op lists them. A share of the memory
-  (`size=50%`) is compared with the entry in fstab. A mount that a later mount of a directory above it hides is not there.
+  over from the mount of its source. Sizes are compared in bytes, modes as octal numbers. Options that the kernel does
+  not show cannot be compared; a no-op lists them. A share of the memory (`size=50%`) is compared with the entry in
+  fstab. A mount that a later mount of a directory above it hides is not there.
 - **unit**: whether the unit that systemd makes of the entry is masked, unless the options contain `noauto`. systemd does
   not mount a masked unit at boot. A change unmasks it.
 
