@@ -230,6 +230,7 @@ const CLOCK_TOLERANCE_S: f64 = 2.0;
 fn build_unit_state(unit: &BTreeMap<&str, &str>, maps: &str, times: &HostTimes) -> Option<UnitState> {
     let text = |key: &str| unit.get(key).copied().unwrap_or("").to_owned();
     let yes = |key: &str| unit.get(key) == Some(&"yes");
+    let freezer = unit.get("FreezerState").copied().unwrap_or_default();
     let main_pid = text("MainPID").parse().unwrap_or(0);
     let restarts = text("NRestarts").parse().unwrap_or(0);
     let (active, started) = (text("ActiveEnterTimestamp"), text("ExecMainStartTimestamp"));
@@ -240,7 +241,8 @@ fn build_unit_state(unit: &BTreeMap<&str, &str>, maps: &str, times: &HostTimes) 
         load: (*unit.get("LoadState")?).to_owned(),
         active: (*unit.get("ActiveState")?).to_owned(),
         sub: text("SubState"),
-        frozen: unit.get("FreezerState") == Some(&"frozen"),
+        frozen: matches!(freezer, "frozen" | "freezing"),
+        frozen_by_parent: matches!(freezer, "frozen-by-parent" | "freezing-by-parent"),
         file_state: text("UnitFileState"),
         need_daemon_reload: yes("NeedDaemonReload"),
         invocation: text("InvocationID"),

@@ -15,6 +15,9 @@ pub struct UnitState {
     /// Whether its processes are suspended (`FreezerState`). False before systemd 246, which cannot freeze units.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub frozen: bool,
+    /// Whether they are suspended with the slice that contains the unit (since systemd 256).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub frozen_by_parent: bool,
     /// `UnitFileState`: `enabled`, `disabled`, `static`, `masked`, … empty if there is none.
     pub file_state: String,
     /// The targets of the `[Install]` section of an enabled unit that do not start it, because a link is missing.

@@ -129,6 +129,10 @@ fn block_impossible_state(want: &ServiceResource, unit: &UnitState) -> Option<As
             "declare `state: stopped` with `enabled: true`, or add a `unit` drop-in with `RemainAfterExit=yes`",
         ));
     }
+    if want.running && is_active(unit) && unit.frozen_by_parent {
+        let reason = format!("`{}` is frozen with the slice that contains it", want.unit);
+        return Some(Assessment::blocked(BlockClass::Host, reason, basis()).hint("run `systemctl thaw` on the slice"));
+    }
     if want.enabled == Some(true) && unit.file_state == "static" {
         let reason = format!("`{}` has no `[Install]` section, so it cannot be enabled", want.unit);
         return Some(Assessment::blocked(BlockClass::Host, reason, basis()).hint("omit `enabled`"));

@@ -35,10 +35,13 @@ pub(super) fn undo_service(service: &ServiceResource, diff: &ServiceDiff) -> Und
     let at_boot = diff.enabled.as_ref().and(was_enabled);
     let units = at_boot.map(|enabled| UnitAtBoot { name: service.unit.clone(), enabled }).into_iter().collect();
     let effect = UndoEffect::declare(vec![state]).with_boot(BootUndo { units, ..BootUndo::default() });
-    match diff.enabled.as_ref().map(|change| change.missing_in.as_slice()) {
-        _ if diff.process == Some(ProcessChange::Thaw) => {
+    let effect = match diff.process {
+        Some(ProcessChange::Thaw) => {
             effect.leaving(format!("`{}` goes on running: a step cannot declare that it is frozen", service.unit))
         }
+        _ => effect,
+    };
+    match diff.enabled.as_ref().map(|change| change.missing_in.as_slice()) {
         Some([_, ..]) => effect.leaving(format!("`{}` stays enabled in all of its targets", service.unit)),
         _ => effect,
     }
