@@ -149,6 +149,8 @@ pub struct ObservedHost {
     pub facts: Facts,
     /// The applied records of the host, by step (`recipe/step[key]`); each cluster that works on the host has its own.
     pub records: BTreeMap<String, Vec<Value>>,
+    /// The names of the record files that cannot be read as records.
+    pub unreadable: Vec<String>,
     /// Kind and name of objects that may contain a secret, because a record of a declaration with a secret names them.
     pub secret_claims: BTreeSet<(String, String)>,
     /// The mark of a window that is open on the host.
@@ -184,6 +186,7 @@ impl ObservedHost {
             observation: Observation::default(),
             facts: Facts::default(),
             records: BTreeMap::new(),
+            unreadable: Vec::new(),
             secret_claims: BTreeSet::new(),
             window: None,
             hold: None,
@@ -201,7 +204,7 @@ impl ObservedHost {
 
     /// Builds the state from the answers of a host.
     pub fn from_observation(host: &HostName, mut observation: Observation, trips: u32) -> Self {
-        let (records, key) = parse_records(&observation);
+        let HostRecords { records, unreadable, key } = parse_records(&observation);
         let secret_claims = list_secret_claims(&records);
         withhold_bodies(&mut observation, &secret_claims);
         let facts = Facts::from_observation(&observation);
@@ -211,6 +214,7 @@ impl ObservedHost {
             reach: HostReachability::Observed,
             facts,
             records,
+            unreadable,
             secret_claims,
             window,
             hold: read_hold(&observation),
@@ -230,7 +234,7 @@ impl ObservedHost {
     /// Merges later answers.
     pub fn merge_observation(&mut self, mut later: Observation) {
         if later.has_answer(&Probe::Records) {
-            (self.records, self.key) = parse_records(&later);
+            HostRecords { records: self.records, unreadable: self.unreadable, key: self.key } = parse_records(&later);
             // What was secret when the run began may be so still.
             self.secret_claims.append(&mut list_secret_claims(&self.records));
             self.window = read_window_mark(&later);
@@ -307,16 +311,28 @@ fn read_guards(observation: &Observation) -> Vec<GuardTrace> {
     }
 }
 
-/// Returns the records and the host's key. A record that is not JSON is ignored: the step is evaluated without it.
-fn parse_records(observation: &Observation) -> (BTreeMap<String, Vec<Value>>, Option<String>) {
+/// What the folder of the records holds.
+#[derive(Default)]
+struct HostRecords {
+    records: BTreeMap<String, Vec<Value>>,
+    unreadable: Vec<String>,
+    key: Option<String>,
+}
+
+/// Parses the records. A step is evaluated without a record that cannot be read. Findings and passed tests are stored next
+/// to them, under names that no step has (`CLUSTER@@…`).
+fn parse_records(observation: &Observation) -> HostRecords {
     let Ok(ProbeReading::Records(state)) = observation.get(&Probe::Records) else {
-        return Default::default();
+        return HostRecords::default();
     };
-    let mut records: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    for text in state.records.values() {
-        let Ok(value) = serde_json::from_str::<Value>(text.raw()) else { continue };
-        let Some(step) = value.get("step").and_then(Value::as_str).map(str::to_owned) else { continue };
-        records.entry(step).or_default().push(value);
+    let mut found = HostRecords { key: state.key.clone(), ..HostRecords::default() };
+    for (file, text) in state.records.iter().filter(|(file, _)| !file.contains("@@")) {
+        let value = serde_json::from_str::<Value>(text.raw()).ok();
+        let step = value.as_ref().and_then(|value| value.get("step")).and_then(Value::as_str).map(str::to_owned);
+        match value.zip(step) {
+            Some((value, step)) => found.records.entry(step).or_default().push(value),
+            None => found.unreadable.push(file.clone()),
+        }
     }
-    (records, state.key.clone())
+    found
 }

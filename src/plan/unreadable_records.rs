@@ -1,31 +1,20 @@
-//! Records of a host that cannot be read: a full disk or an edit left half a file. What only they list is not compared.
+//! Records of a host that cannot be read: a full disk or an edit left half a file. Objects that only they list are not
+//! compared.
 
 use super::model::HostWarning;
 use super::observed_host::ObservedHost;
-use crate::model::{UntrustedText, record_file_prefix};
-use crate::probe::{Probe, ProbeReading};
-use serde_json::Value;
+use crate::model::record_file_prefix;
 
 /// The folder of the records.
 const FOLDER: &str = "/var/lib/forge/applied";
 /// How many files a warning names.
 const MAX_NAMED: usize = 3;
 
-/// Returns the names of the record files of a cluster that are not JSON objects, or do not name their step.
+/// Returns the record files that cannot be read and concern a cluster. Older ones do not name one: each concerns all.
 pub fn list_unreadable_records<'s>(seen: &'s ObservedHost, cluster: &str) -> Vec<&'s str> {
-    let Ok(ProbeReading::Records(state)) = seen.observation.get(&Probe::Records) else { return Vec::new() };
-    let listed: usize = seen.records.values().map(Vec::len).sum();
-    if listed == state.records.len() {
-        return Vec::new();
-    }
     let prefix = record_file_prefix(cluster);
-    let own = state.records.iter().filter_map(|(file, text)| Some((file, file.strip_prefix(&prefix)?, text)));
-    // Findings and passed tests are stored next to the records, under names that no step has.
-    let is_record = |step: &str, value: &Value| step.starts_with('@') || value.get("step").is_some();
-    let is_readable = |step: &str, text: &UntrustedText| {
-        serde_json::from_str::<Value>(text.raw()).is_ok_and(|value| value.is_object() && is_record(step, &value))
-    };
-    own.filter(|(_, step, text)| !is_readable(step, text)).map(|(file, ..)| file.as_str()).collect()
+    let concerns = |file: &&str| file.starts_with(&prefix) || !file.contains('@');
+    seen.unreadable.iter().map(String::as_str).filter(concerns).collect()
 }
 
 /// Warns of records that cannot be read.
@@ -36,19 +25,21 @@ pub(super) fn warn_unreadable_records(seen: &ObservedHost, cluster: &str) -> Opt
     if rest > 0 {
         named.push(format!("{rest} more"));
     }
-    let (one, them) = if files.len() == 1 { ("is", "it") } else { ("are", "them") };
-    let why = format!("{} {one} not readable as a record: what only {them} lists is not compared", named.join(", "));
-    (!files.is_empty()).then(|| HostWarning {
-        why: why.into(),
-        hint: Some(format!("delete {them}: an apply writes the records of declared steps again")),
-    })
+    let (record, this, it) = match files.len() {
+        0 => return None,
+        1 => ("the record", "this record lists", "it"),
+        _ => ("the records", "these records list", "them"),
+    };
+    let why = format!("{record} {} cannot be read: objects that only {this} are not compared", named.join(", "));
+    let hint = format!("delete {it}: an apply writes the records of declared steps again");
+    Some(HostWarning { why: why.into(), hint: Some(hint) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::HostName;
-    use crate::probe::{Observation, RecordsState};
+    use crate::probe::{Observation, Probe, ProbeReading, RecordsState};
 
     fn observe(records: &[(&str, &str)]) -> ObservedHost {
         let records = records.iter().map(|(file, text)| ((*file).to_owned(), (*text).into())).collect();
@@ -61,14 +52,19 @@ mod tests {
     #[test]
     fn half_a_record_is_named_and_files_of_others_are_not() {
         let good = r#"{"step":"r/a","cluster":"lab"}"#;
-        let seen = observe(&[("lab@r%2Fa.json", good), ("lab@@findings.json", "{}"), ("other@r%2Fa.json", "")]);
-        assert_eq!(warn_unreadable_records(&seen, "lab"), None);
-        let seen = observe(&[("lab@r%2Fa.json", good), ("lab@r%2Fb.json", ""), ("lab@@findings.json", "{")]);
-        assert_eq!(list_unreadable_records(&seen, "lab"), ["lab@@findings.json", "lab@r%2Fb.json"]);
-        let warning = warn_unreadable_records(&observe(&[("lab@r%2Fb.json", "{\"step\":")]), "lab").unwrap();
+        let others = [("lab@r%2Fa.json", good), ("lab@@findings.json", "{"), ("other@r%2Fa.json", "")];
+        assert_eq!(warn_unreadable_records(&observe(&others), "lab"), None);
+        let broken = [("lab@r%2Fa.json", "{}"), ("lab@r%2Fb.json", "{\"step\":"), ("r%2Fc.json", "")];
+        assert_eq!(
+            list_unreadable_records(&observe(&broken), "lab"),
+            ["lab@r%2Fa.json", "lab@r%2Fb.json", "r%2Fc.json"]
+        );
+        assert_eq!(list_unreadable_records(&observe(&[("lab@r%2Fa.json", "{\"step\":5}")]), "lab").len(), 1);
+        let warning = warn_unreadable_records(&observe(&broken[1..2]), "lab").unwrap();
         assert_eq!(
             warning.why.raw(),
-            "`/var/lib/forge/applied/lab@r%2Fb.json` is not readable as a record: what only it lists is not compared"
+            "the record `/var/lib/forge/applied/lab@r%2Fb.json` cannot be read: objects that only this record lists are \
+             not compared"
         );
     }
 }
