@@ -109,7 +109,7 @@ fn verify_step(step: &StepPlan) -> VerifyReport {
         StepVerdict::NotApplicable => VerifyResult::NotApplicable { reason },
         StepVerdict::Unknown => VerifyResult::Unknown { reason },
         // It waits for a value, so nothing was compared.
-        StepVerdict::Change if step.is_undetermined() => VerifyResult::Unknown { reason },
+        StepVerdict::Change if is_uncompared(step) => VerifyResult::Unknown { reason },
         StepVerdict::Change => VerifyResult::Failed { reason: format!("does not match: {}", reason.raw()).into() },
         StepVerdict::Pending => VerifyResult::Failed { reason },
         StepVerdict::Blocked(class) => {
@@ -122,6 +122,12 @@ fn verify_step(step: &StepPlan) -> VerifyReport {
     };
     let (recipe, place) = (step.id.recipe.to_string(), step.place.to_string());
     VerifyReport { recipe, name, result, check: None, of_step: true, place }
+}
+
+/// Reports whether a step waits for a value that it declares: its change is predicted without any difference.
+fn is_uncompared(step: &StepPlan) -> bool {
+    let is_predicted = |envelope: &crate::plan::PredictedEffects| envelope.foresight == ChangeCertainty::Predicted;
+    step.changes.is_empty() && step.envelope.as_ref().is_some_and(is_predicted)
 }
 
 #[cfg(test)]
@@ -152,5 +158,7 @@ mod tests {
         assert_eq!(verify_step(&differs).result, failed);
         let unknown = VerifyResult::Unknown { reason: "nothing is there".into() };
         assert_eq!(verify_step(&step(ChangeCertainty::Predicted)).result, unknown, "nothing was compared");
+        let held = StepPlan { held: Some("the limit".into()), ..step(ChangeCertainty::Predicted) };
+        assert_eq!(verify_step(&held).result, unknown);
     }
 }
