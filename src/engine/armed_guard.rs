@@ -209,8 +209,7 @@ impl GuardRestoration {
     }
 }
 
-const RESTORED_HINT: &str = "correct the declaration before the next apply, which makes the same change again; in a removal, \
-     `keep: true` leaves what a step declares";
+const RESTORED_HINT: &str = "correct the declaration before the next apply: it makes the same change again";
 
 fn empty_failure() -> StepFailure {
     StepFailure {

@@ -23,6 +23,7 @@ use crate::plan::{self, ChangeCertainty, HostContext, ObservedHost, StepAssessme
 use crate::probe::Probe;
 use crate::resource::{Assessment, kind_traits};
 use crate::transport::{TransportError, UnitName};
+use futures_util::FutureExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
@@ -54,8 +55,8 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
             return self.report_group_as_planned();
         }
         let (limited, restarting) = (self.list_limited_steps(), self.list_restarting_steps());
-        if !limited.is_empty() || !restarting.is_empty() {
-            // Other hosts may act during the wait.
+        if !limited.is_empty() {
+            // Other hosts may have acted since.
             self.work.forget_ahead();
         }
         // The place among the hosts that restart a service is kept until the service was observed to run again.
@@ -94,7 +95,7 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
     /// restart a service: before the group is observed, so that it is judged by what is true when its turn comes.
     /// Returns the places, or `None` if the run is stopped meanwhile.
     async fn await_places(
-        &self,
+        &mut self,
         limited: BTreeMap<StepIndex, usize>,
         restarting: BTreeMap<StepIndex, usize>,
     ) -> Option<Vec<OwnedSemaphorePermit>> {
@@ -107,6 +108,12 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
             places.extend(run.restarts.acquire_permits(restarting).await);
             places
         };
+        let mut acquired = std::pin::pin!(acquired);
+        if let Some(places) = acquired.as_mut().now_or_never() {
+            return Some(places);
+        }
+        // The wait may take long.
+        self.work.forget_ahead();
         run.times.pause(host);
         let places = tokio::select! {
             biased;
