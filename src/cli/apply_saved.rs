@@ -163,8 +163,8 @@ fn reject_difference(
     }
 }
 
-/// Returns what may have caused a difference, and what to do. A plan contains nothing of its secrets, not even a checksum
-/// from which a short one could be guessed, so a changed value shows only in the steps that use it.
+/// Returns what may have caused a difference, and what to do. A plan does not list the values of its secrets: a changed
+/// one shows only in the steps that use it.
 fn advise_after_difference(has_secrets: bool) -> String {
     let causes = match has_secrets {
         true => {

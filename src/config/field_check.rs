@@ -107,7 +107,6 @@ impl FieldChecker<'_> {
             YamlData::Null => &[],
             _ => {
                 let names: Vec<String> = table.iter().map(|field| format!("`{}`", field.name)).collect();
-                // A kind has a page of its own with its fields.
                 let hint = (!path.is_empty()).then(|| format!("its keys are {}", names.join(", ")));
                 self.diags.push(Diag { hint, ..build_wrong_type_diag(node, what, "a map") });
                 return fields;
@@ -526,7 +525,10 @@ mod tests {
 
     #[test]
     fn keys_of_a_nested_map_are_named() {
-        assert_eq!(collect_messages("{inner: x}"), ["`inner` must be a map, found the text `x` (its keys are `key`)"]);
+        assert_eq!(
+            collect_messages("{path: /x, inner: x}"),
+            ["`inner` must be a map, found the text `x` (its keys are `key`)"]
+        );
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(super) struct ExportRead {
 /// tests `recipes["other"] is defined` does not require the recipe.
 pub(super) fn find_read_parameters(recipe: &Recipe, project: &Project) -> Vec<RecipeRequirement> {
     let mut needs = Vec::new();
-    for (text, form, span) in list_recipe_templates(recipe, project) {
+    for (text, form, span) in list_recipe_templates(recipe) {
         if let Ok(program) = project.programs.get(&text, form).as_ref() {
             let reads = || program.reads().iter().filter(|read| read.root == TemplateRoot::Recipes);
             let asked = |recipe: &String| reads().any(|read| read.optional && read.path.first() == Some(recipe));
@@ -43,12 +43,15 @@ pub(super) fn find_read_parameters(recipe: &Recipe, project: &Project) -> Vec<Re
 
 /// Returns the exports that a recipe reads, in its steps, rules and verification.
 pub(super) fn find_read_exports(recipe: &Recipe, project: &Project) -> Vec<ExportRead> {
-    find_exports(&list_recipe_templates(recipe, project), &project.programs)
+    let files = recipe.steps.iter().filter_map(|step| read_file_template(recipe, step, project));
+    let all: Vec<LocatedTemplate<'_>> = list_recipe_templates(recipe).into_iter().chain(files).collect();
+    find_exports(&all, &project.programs)
 }
 
 /// Returns the exports that a step reads.
 pub(super) fn find_exports_of_step(recipe: &Recipe, step: &RecipeStep, project: &Project) -> Vec<ExportRead> {
-    find_exports(&list_step_and_file(recipe, step, project), &project.programs)
+    let own = locate_templates(list_step_templates(step)).chain(read_file_template(recipe, step, project));
+    find_exports(&own.collect::<Vec<_>>(), &project.programs)
 }
 
 fn find_exports(templates: &[LocatedTemplate<'_>], programs: &ProgramCache) -> Vec<ExportRead> {
@@ -65,20 +68,25 @@ fn find_exports(templates: &[LocatedTemplate<'_>], programs: &ProgramCache) -> V
     found
 }
 
-/// Returns the templates of a recipe: of its steps, their template files, its rules and its verification.
-fn list_recipe_templates<'r>(recipe: &'r Recipe, project: &Project) -> Vec<LocatedTemplate<'r>> {
-    let steps = recipe.steps.iter().flat_map(|step| list_step_and_file(recipe, step, project));
+/// Returns the templates of a recipe: of its steps, rules and verification, without the template files of its steps.
+fn list_recipe_templates(recipe: &Recipe) -> Vec<LocatedTemplate<'_>> {
+    let steps = recipe.steps.iter().flat_map(|step| list_step_templates(step));
     let rules = recipe.rules.iter().flat_map(|rule| rule.when.iter().chain([&rule.require]));
-    let rules = rules.map(|expr| (expr.source.as_str().into(), TemplateForm::Expression, expr.span));
+    let rules = rules.map(|expr| (expr.source.as_str(), TemplateForm::Expression, expr.span));
     let verify = recipe.verify.iter().flat_map(list_verify_templates);
-    steps.chain(rules).chain(verify.map(|(text, form, span)| (text.into(), form, span))).collect()
+    locate_templates(steps.chain(rules).chain(verify)).collect()
 }
 
-/// Returns the templates of a step, and the content of its template file, whose place is the step.
-fn list_step_and_file<'r>(recipe: &Recipe, step: &'r RecipeStep, project: &Project) -> Vec<LocatedTemplate<'r>> {
-    let own = list_step_templates(step).into_iter().map(|(text, form, span)| (text.into(), form, span));
-    let file = read_template_file(project, recipe, step).flatten();
-    own.chain(file.map(|text| (text.into(), TemplateForm::Template, step.span))).collect()
+fn locate_templates<'r>(
+    all: impl IntoIterator<Item = (&'r str, TemplateForm, Span)>,
+) -> impl Iterator<Item = LocatedTemplate<'r>> {
+    all.into_iter().map(|(text, form, span)| (text.into(), form, span))
+}
+
+/// Returns the content of the template file of a step, whose place is the step.
+fn read_file_template<'r>(recipe: &Recipe, step: &RecipeStep, project: &Project) -> Option<LocatedTemplate<'r>> {
+    let text = read_template_file(project, recipe, step).flatten()?;
+    Some((text.into(), TemplateForm::Template, step.span))
 }
 
 /// Returns the other recipes whose version a recipe's steps read: the rendered values must equal that version.
@@ -90,8 +98,8 @@ pub(super) fn find_read_versions(recipe: &Recipe, library: &RecipeLibrary, proje
         read.path.get(1).is_none_or(param).then(|| other.name.clone())
     };
     let mut found = BTreeSet::new();
-    for (text, form, _) in recipe.steps.iter().flat_map(|step| list_step_and_file(recipe, step, project)) {
-        if let Ok(program) = project.programs.get(&text, form).as_ref() {
+    for (text, form, _) in recipe.steps.iter().flat_map(|step| list_step_templates(step)) {
+        if let Ok(program) = project.programs.get(text, form).as_ref() {
             found.extend(
                 program.reads().iter().filter(|read| read.root == TemplateRoot::Recipes).filter_map(is_version),
             );

@@ -23,7 +23,8 @@
 //! - `object Node gpu-1`: a node that a step marks, `proof Job ml/smoke`: attributes of `ProofState`;
 //! - `release gpu-operator/gpu-operator`: attributes of `ReleaseState`; by default there is no release.
 //!
-//! `runs` executes the scripts of command steps, `apply`, or with `script: check` the check, with stubs in place of programs (`script_runs`).
+//! `runs` executes the scripts of command steps, `apply`, or with `script: check` the check, with stubs in place of
+//! programs (`script_runs`).
 //!
 //! `files` are texts in the inventory's folder, by name. The declared state of a release includes its values, as JSON.
 //!

@@ -312,8 +312,8 @@ impl<'a> WordCutter<'a> {
         Self { place, sign: None, rest: Some(text), words: 0 }
     }
 
-    /// Splits a line of a diff. Its sign is not a word; a hunk header is one piece, and so is the mark of a text that does
-    /// not end with a line break.
+    /// Splits a line of a diff. Its sign is not a word; a hunk header is one piece, and so is the mark of a text that
+    /// does not end with a line break.
     fn for_diff_line(place: WordPosition<'a>, line: &'a str) -> Self {
         let sign = usize::from(line.starts_with(['+', '-', ' ']));
         let (sign, rest) = if line.starts_with(['@', '\\']) { (line, "") } else { line.split_at(sign) };

@@ -20,7 +20,7 @@ list() {
 }
 "#;
 
-/// Prints the stamp line, the number of members, up to 400 entries that differ from what was unpacked, and up to 400
+/// Prints the stamp line, the number of members, up to 200 entries that differ from what was unpacked, and up to 200
 /// members that are missing or modified. Reads `$FORGE_INTO` and `$FORGE_STAMP`. `comm` prints records that are only in
 /// the second list with a leading tab.
 const STATE: &str = r#"
@@ -37,12 +37,12 @@ if [ -L "$FORGE_INTO" ] || ! [ -d "$FORGE_INTO" ]; then exit 0; fi
 stamped() { if [ -n "$noted" ]; then tail -n +2 -- "$FORGE_STAMP"; fi; }
 stamped | { list "$FORGE_INTO" | comm -z -3 /dev/fd/3 -; } 3<&0 | tr '\n\0' '?\n' |
   awk '
-    /^\t/ { if (++others <= 400) print "+ " substr($0, 2); next }
-    ++missing <= 400 { own[missing] = $0 }
+    /^\t/ { if (++others <= 200) print "+ " substr($0, 2); next }
+    ++missing <= 200 { own[missing] = $0 }
     END {
-      if (others > 400) print "more +"
-      for (i = 1; i <= missing && i <= 400; i++) print "- " own[i]
-      if (missing > 400) print "more -"
+      if (others > 200) print "more +"
+      for (i = 1; i <= missing && i <= 200; i++) print "- " own[i]
+      if (missing > 200) print "more -"
     }'
 "#;
 
