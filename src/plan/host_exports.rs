@@ -277,7 +277,8 @@ fn may_export(case: &HostContext<'_>, turn: &StepInstance<'_>, turns: &[StepInst
     may_change(case, turn, turns) || is_read && before.any(|other| may_change(case, other, turns))
 }
 
-fn may_change(case: &HostContext<'_>, turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> bool {
+/// Reports whether a step differs by itself, or reads a value that is not known yet.
+pub(super) fn may_change(case: &HostContext<'_>, turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> bool {
     matches!(turn.expanded.state, ExpansionState::Deferred(_))
         || assess_step(case, turn, turns, &StepPredictions::default()).judgement.verdict == StepVerdict::Change
 }

@@ -2,8 +2,8 @@
 
 use super::cross_host::{CrossHostStatus, CrossHostView};
 use super::cross_host_edges::{CrossHostEdges, StepTable};
-use super::host_context::{HostContext, PlanContext};
-use super::host_exports::{HostExports, exports_values};
+use super::host_context::{HostContext, PlanContext, StepInstance};
+use super::host_exports::{HostExports, exports_values, may_change};
 use super::observed_host::ObservedHost;
 use super::step_planner::StepPlanner;
 use super::window::WindowScope;
@@ -52,10 +52,16 @@ pub fn withdraw_changing_exports(ground: PlanContext<'_>, seen: &[ObservedHost],
 
 fn withdraw_on_host(case: &HostContext<'_>, outside: &CrossHostView<'_>, published: &mut HostExports) -> bool {
     let turns = case.expand_local_steps();
+    // A step that matches keeps its value, although an earlier step may change that: in most runs it does not.
+    let differing: Vec<&StepInstance<'_>> =
+        turns.iter().filter(|turn| exports_values(turn) && may_change(case, turn, &turns)).collect();
+    if differing.is_empty() {
+        return false;
+    }
     let scope = WindowScope::from_policy(case.ground.policy, case.seen);
     let planner = StepPlanner::new(case, &turns, outside, None, &scope);
     let planned = planner.plan_steps(&mut CrossHostStatus::default());
     let changing: BTreeSet<&StepId> = planned.iter().filter(|step| step.will_run()).map(|step| &step.id).collect();
-    let own = turns.iter().filter(|turn| exports_values(turn) && changing.contains(&turn.expanded.id));
+    let own = differing.into_iter().filter(|turn| changing.contains(&turn.expanded.id));
     own.fold(false, |is_withdrawn, turn| published.withdraw_values(turn, &case.host.name) | is_withdrawn)
 }
