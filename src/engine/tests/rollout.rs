@@ -230,6 +230,24 @@ fn first_stop_finishes_running_steps_and_starts_none() {
 }
 
 #[test]
+fn stopped_run_begins_no_restart_that_waits_for_its_place() {
+    let steps = "steps:\n  - { name: a, disruption: D1, command: { check: 'test -e @root/a', apply: 'sleep 0.5; touch @root/a' } }\n";
+    let apply = "rollout: { max_restarting: 1 }\napply:\n  - { recipe: r, on: all }\n";
+    let stage = SimulatedProject::new(2, apply, &[("r", steps)]);
+    let mut is_stopped = false;
+    let ran = stage.run_with(
+        |_| (),
+        |event, cancel| {
+            if matches!(event, Event::StepStarted { .. }) && !std::mem::replace(&mut is_stopped, true) {
+                cancel.raise_level();
+            }
+        },
+    );
+    let acted = ["n1", "n2"].iter().filter(|host| stage.has_file(host, "a")).count();
+    assert_eq!((acted, ran.exit_code()), (1, 130), "{:?}", ran.report);
+}
+
+#[test]
 fn a_stop_ends_waiting_at_a_barrier() {
     let first = "steps:\n  - { name: a, command: { check: 'test -e @root/a', apply: '{% if host.name == \"n2\" %}sleep 1; {% endif %}touch @root/a' } }\n";
     let second = "needs:
