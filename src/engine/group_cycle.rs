@@ -92,7 +92,7 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
     }
 
     /// Waits until fewer hosts than permitted run those steps of the group that declare `at_once`, and those that
-    /// restart a service: before the group is observed, so that it is judged by what is true when its turn comes.
+    /// restart a service: before the group is observed, so that its state at its turn decides.
     /// Returns the places, or `None` if the run is stopped meanwhile.
     async fn await_places(
         &mut self,

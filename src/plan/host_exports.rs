@@ -78,7 +78,7 @@ impl HostExports {
         }
     }
 
-    /// Withdraws what was read on a host whose step is to change: the change may bring another value, so readers wait for
+    /// Withdraws the values of a host whose step will change: the change may bring another value, so readers wait for
     /// the step. Returns whether a value was withdrawn.
     pub(super) fn withdraw_values(&mut self, turn: &StepInstance<'_>, host: &HostName) -> bool {
         let mut is_withdrawn = false;

@@ -20,7 +20,7 @@ list() {
 }
 "#;
 
-/// Prints the stamp line, the number of members, up to 200 entries that differ from what was unpacked, and up to 200
+/// Prints the stamp line, the number of members, up to 200 entries that differ from the unpacked ones, and up to 200
 /// members that are missing or modified. Reads `$FORGE_INTO` and `$FORGE_STAMP`. `comm` prints records that are only in
 /// the second list with a leading tab.
 const STATE: &str = r#"
