@@ -73,31 +73,46 @@ const OBSERVING_WRAPPER: &str =
 /// The end of the last line of a probe script, whose `$1` is the mark.
 const OBSERVING_END: &str = r#"; s=$?; printf '\001%s>%d.' "$1" "$s"; printf '\001%s>%d.' "$1" "$s" >&2; exit "$s""#;
 
-/// `$2` token, `$3` lock, `$4` seconds after which the script is ended, if any. The act lock is taken before the owner is read: a process that takes the writer lock writes
-/// its owner before it checks the act lock, so at least one of the two sees the other. The script's own processes do
-/// not inherit the act lock; otherwise a daemon would hold it forever. The file of the act lock names the owner too, with
-/// the process of this shell: a script goes on if its run detaches from it.
-const ACTING_WRAPPER: &str = concat!(
-    own_path!(),
-    r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
-    r#"[ -f "$f" ] && [ -O "$f" ] && [ -f "$f.act" ] && [ -O "$f.act" ] || no lost; "#,
-    r#"exec 8<>"$f.act"; flock -n 8 || no acting; "#,
-    check_holder!(),
-    r#"{ read -r l; read -r l; printf '%s\n%s\n' "$2" "$$"; while IFS= read -r l || [ -n "$l" ]; do printf '%s\n' "$l"; done; } <"$f" >"$f.act"; "#,
-    r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; ${4:+timeout -k 30 $4} /bin/sh -s 8>&-; s=$?; exec 8>&-; "#,
+/// Takes the act lock, whose file is `$f.act`, and checks that the run `$2` still holds the writer lock, whose file is
+/// `$3`. The act lock is taken before the owner is read: a process that takes the writer lock writes its owner before it
+/// checks the act lock, so at least one of the two sees the other. The file of the act lock names the owner too, with the
+/// process of this shell: a script goes on if its run detaches from it.
+macro_rules! take_act_lock {
+    () => {
+        concat!(
+            own_path!(),
+            r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
+            r#"[ -f "$f" ] && [ -O "$f" ] && [ -f "$f.act" ] && [ -O "$f.act" ] || no lost; "#,
+            r#"exec 8<>"$f.act"; flock -n 8 || no acting; "#,
+            check_holder!(),
+            r#"{ read -r l; read -r l; printf '%s\n%s\n' "$2" "$$"; while IFS= read -r l || [ -n "$l" ]; do printf '%s\n' "$l"; done; } <"$f" >"$f.act"; "#,
+            r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; "#,
+        )
+    };
+}
+
+/// The shell of an acting script replaces the wrapper's, which saves a process, and keeps the act lock.
+const ACTING_WRAPPER: &str = concat!(take_act_lock!(), r#"exec /bin/sh -s "$m""#,);
+
+/// What an acting script, whose `$1` is the mark, does on its last line before its code: its shell prints the end markers
+/// however it exits.
+const ACTING_START: &str = r#"forge_frame=$1; trap 's=$?; printf "\001%s>%d." "$forge_frame" "$s"; printf "\001%s>%d." "$forge_frame" "$s" >&2' EXIT; "#;
+
+/// The end of the last line of an acting script. Its processes do not inherit the act lock, otherwise a daemon would hold
+/// it forever: a shell keeps what it saves of a redirected descriptor from the programs that it starts.
+const ACTING_END: &str = " 8>&-; exit";
+
+/// Like [`ACTING_WRAPPER`], for a script that is ended after `$4` seconds: this shell prints the end markers then.
+const LIMITED_WRAPPER: &str = concat!(
+    take_act_lock!(),
+    r#"timeout -k 30 "$4" /bin/sh -s 8>&-; s=$?; exec 8>&-; "#,
     r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
 );
 
 /// Like [`ACTING_WRAPPER`], except for how the script runs: `read` consumes no byte after the line.
 const RECEIVING_WRAPPER: &str = concat!(
-    own_path!(),
-    r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
-    r#"[ -f "$f" ] && [ -O "$f" ] && [ -f "$f.act" ] && [ -O "$f.act" ] || no lost; "#,
-    r#"exec 8<>"$f.act"; flock -n 8 || no acting; "#,
-    check_holder!(),
-    r#"{ read -r l; read -r l; printf '%s\n%s\n' "$2" "$$"; while IFS= read -r l || [ -n "$l" ]; do printf '%s\n' "$l"; done; } <"$f" >"$f.act"; "#,
-    r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; IFS= read -r c; c=$(printf %s "$c" | base64 -d); "#,
-    r#"(eval "$c") 7<&0 8>&-; s=$?; exec 8>&-; "#,
+    take_act_lock!(),
+    r#"IFS= read -r c; c=$(printf %s "$c" | base64 -d); (eval "$c") 7<&0 8>&-; s=$?; exec 8>&-; "#,
     r#"printf '\001%s>%d.' "$m" "$s"; printf '\001%s>%d.' "$m" "$s" >&2; exit "$s""#,
 );
 
@@ -207,6 +222,10 @@ impl ShellWrapper<'_> {
     pub(super) fn complete_script(&self, script: SecretString) -> SecretString {
         match self {
             ShellWrapper::Observing => SecretString::from(script.expose_secret().to_owned() + OBSERVING_END),
+            ShellWrapper::Acting { stop_after: None, .. } => {
+                let (code, call) = script.expose_secret().rsplit_once('\n').unwrap_or(("", script.expose_secret()));
+                SecretString::from(format!("{code}\n{ACTING_START}{call}{ACTING_END}"))
+            }
             _ => script,
         }
     }
@@ -215,7 +234,8 @@ impl ShellWrapper<'_> {
         match self {
             ShellWrapper::Reading => READING_WRAPPER,
             ShellWrapper::Observing => OBSERVING_WRAPPER,
-            ShellWrapper::Acting { .. } => ACTING_WRAPPER,
+            ShellWrapper::Acting { stop_after: None, .. } => ACTING_WRAPPER,
+            ShellWrapper::Acting { .. } => LIMITED_WRAPPER,
             ShellWrapper::Receiving { .. } => RECEIVING_WRAPPER,
             ShellWrapper::Keeping => KEEPING_WRAPPER,
             ShellWrapper::Locking { .. } => LOCKING_WRAPPER,
@@ -307,25 +327,68 @@ mod tests {
         }
     }
 
+    /// Completes `code` as the script of a wrapper, and returns what a shell that reads it prints, and its exit status.
+    fn run_completed(shell: &str, wrapper: ShellWrapper<'_>, code: &str) -> (String, String, Option<i32>) {
+        let script =
+            wrapper.complete_script(SecretString::from(format!("probe() {{\nexec </dev/null\n{code}\n}}\nprobe")));
+        run_text(shell, script.expose_secret())
+    }
+
+    fn run_text(shell: &str, text: &str) -> (String, String, Option<i32>) {
+        let mut child = std::process::Command::new(shell);
+        let piped = std::process::Stdio::piped;
+        let mut child = child.args(["-s", "MK"]).stdin(piped()).stdout(piped()).stderr(piped()).spawn().unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
+        let done = child.wait_with_output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(done.stdout), text(done.stderr), done.status.code())
+    }
+
     /// A probe script runs in the wrapper's own shell and prints the end markers itself, after its last command.
     #[test]
     fn probe_script_prints_its_end_markers() {
-        let script = SecretString::from("probe() {\nexec </dev/null\necho answer\nreturn 3\n}\nprobe".to_owned());
-        let script = ShellWrapper::Observing.complete_script(script);
         for shell in ["dash", "bash"] {
-            let run = |text: &str| {
-                let mut child = std::process::Command::new(shell);
-                let piped = std::process::Stdio::piped;
-                let mut child =
-                    child.args(["-s", "MK"]).stdin(piped()).stdout(piped()).stderr(piped()).spawn().unwrap();
-                std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
-                child.wait_with_output().unwrap()
-            };
-            let whole = run(script.expose_secret());
-            assert_eq!((whole.stdout, whole.stderr), (b"answer\n\x01MK>3.".to_vec(), b"\x01MK>3.".to_vec()), "{shell}");
-            assert_eq!(whole.status.code(), Some(3), "{shell}");
-            let (code, _) = script.expose_secret().rsplit_once("\nprobe").unwrap();
-            assert!(run(code).stdout.is_empty(), "{shell}");
+            let whole = run_completed(shell, ShellWrapper::Observing, "echo answer\nreturn 3");
+            assert_eq!(whole, ("answer\n\x01MK>3.".to_owned(), "\x01MK>3.".to_owned(), Some(3)), "{shell}");
+            let cut = run_text(shell, "probe() {\nexec </dev/null\necho answer\nreturn 3\n}");
+            assert_eq!(cut.0, "", "{shell}");
+        }
+    }
+
+    /// The shell of an acting script prints the end markers wherever the script exits, once. Its subshells do not.
+    #[test]
+    fn acting_script_prints_its_end_markers_wherever_it_exits() {
+        let token = ScriptToken::new("TK");
+        let acting = ShellWrapper::Acting { token: &token, stop_after: None };
+        for shell in ["dash", "bash"] {
+            for code in ["(exit 7)\necho answer\nreturn 3", "set -- other\necho answer\nexit 3"] {
+                let whole = run_completed(shell, acting, code);
+                let expected = ("answer\n\x01MK>3.".to_owned(), "\x01MK>3.".to_owned(), Some(3));
+                assert_eq!(whole, expected, "{shell}: {code}");
+            }
+            let (_, _, status) = run_completed(shell, acting, "set -u\necho \"$unset\"");
+            assert_ne!(status, Some(0), "{shell}");
+        }
+    }
+
+    /// The shell holds the act lock to its end. A process that the script leaves behind does not have it.
+    #[test]
+    fn acting_script_keeps_the_act_lock_from_its_processes() {
+        let token = ScriptToken::new("TK");
+        let acting = ShellWrapper::Acting { token: &token, stop_after: None };
+        let folder = tempfile::tempdir().unwrap();
+        let lock = folder.path().join("lock");
+        let code = format!(
+            "flock -n {0} true || echo held\nsleep 5 >/dev/null 2>&1 &\n(setsid sleep 5 >/dev/null 2>&1 &)\n",
+            lock.display()
+        );
+        for shell in ["dash", "bash"] {
+            let script = acting.complete_script(SecretString::from(format!("probe() {{\n{code}}}\nprobe")));
+            let script = format!("exec 8<>{0}\nflock -n 8 || echo taken\n{1}", lock.display(), script.expose_secret());
+            let (stdout, ..) = run_text(shell, &script);
+            assert_eq!(stdout, "held\n\x01MK>0.", "{shell}");
+            let free = std::process::Command::new("flock").arg("-n").arg(&lock).arg("true").status().unwrap();
+            assert!(free.success(), "{shell}");
         }
     }
 
