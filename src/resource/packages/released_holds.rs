@@ -17,5 +17,5 @@ note_released() {
   } >"$released.new" && sync -- "$released.new" && mv -f -- "$released.new" "$released" || fail "cannot note the hold of$*"
 }
 forget_released() { rm -f -- "$released"; }
-noted_before() { [ ! -s "$released" ] || sed -n "s/^$1 / /p" "$released" 2>/dev/null | tr -d '\n'; }
+noted_before() { sed -n "s/^$1 / /p" "$released" 2>/dev/null | tr -d '\n'; }
 "#;

@@ -120,7 +120,7 @@ fn held_package(version: &str) -> Value {
 }
 
 const FINISHED: &str = "echo 'ii |nginx'";
-const NGINX_HELD: &str = "case $* in *Status-Want*) echo 'hold nginx' ;; *) echo 'ii |nginx' ;; esac";
+const NGINX_HELD: &str = "case $* in *Status-Want*) echo 'hold nginx' ;; *) echo 'hi |nginx' ;; esac";
 
 #[test]
 fn apt_installs_all_packages_in_one_transaction() {

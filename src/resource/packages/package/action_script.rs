@@ -48,6 +48,7 @@ free() {
   done
 }
 locked() {
+  states=
   while :; do
     free
     "$@" && return 0
@@ -65,22 +66,31 @@ const APT: &str = r#"apt() {
 }
 # Runs in a subshell of its own.
 abbreviations() { exec dpkg-query -W -f '${db:Status-Abbrev}|${binary:Package}\n' 2>/dev/null; }
+# Sets `states` to a line for each package, and one before the first.
+list_states() { states="
+$(abbreviations)"; }
 interrupted() {
   for left in /var/lib/dpkg/updates/*; do
     if [ -e "$left" ]; then return 0; fi
   done
-  case "
-$(abbreviations)" in *"
+  [ -n "${states-}" ] || list_states
+  seen=$states states=
+  case $seen in *"
 "?[HUFWt]*|*"
 "??R*) return 0 ;; esac
   return 1
 }
-# Prints those of "$@" that are held, each after a blank.
-held() {
-  if [ $# -eq 0 ]; then return 0; fi
+# Sets `are_held` to those of "$@" that are held, each after a blank.
+find_held() {
+  are_held=
+  list_states
+  # Only if any package is held, dpkg is asked for these: it knows a package by several names.
+  case $# in 0) return 0 ;; esac
+  case $states in *"
+h"*) ;; *) return 0 ;; esac
   set -- $(dpkg-query -W -f '${db:Status-Want} ${binary:Package}\n' -- "$@" 2>/dev/null)
   while [ $# -gt 0 ]; do
-    if [ "$1" = hold ]; then printf ' %s' "$2"; fi
+    if [ "$1" = hold ]; then are_held="$are_held $2"; fi
     shift 2
   done
 }
@@ -174,7 +184,8 @@ apt install $downgrade -- "$@" || exit 1
 
 /// Releases the packages of the family in `$others` for the change, and holds those again that remain.
 const RELEASE_OTHERS: &str = r#"
-others_held=$(held $others)
+find_held $others
+others_held=$are_held
 hold_others() {
   for package in $others_held; do
     if dpkg-query -W -f '${db:Status-Status}\n' -- "$package" 2>/dev/null | grep -qx installed; then
@@ -230,10 +241,12 @@ apt "$verb" -- "$@" || exit 1
 /// Releases held packages for the change and holds them again in every case. Reads `$noted`, which is `yes` unless the
 /// step itself declares whether its packages are held.
 const RELEASE: &str = r#"
-was_held=$(held $names)
+find_held $names
+was_held=$are_held
 if [ "$noted" = yes ]; then
   if [ -n "$was_held" ]; then note_released apt $was_held; fi
-  was_held=$(noted_before apt)
+  was_held=
+  [ ! -s "$released" ] || was_held=$(noted_before apt)
 fi
 hold_again() { if [ -n "$was_held" ]; then locked apt-mark hold -- $was_held >/dev/null; fi; }
 if [ -n "$was_held" ]; then
@@ -294,7 +307,7 @@ fn release_holds(package: &PackageResource, action: ShellFragment) -> ShellFragm
 /// Returns the packages that apt may install together with those of other steps: no other package changes because of
 /// them, and none gets an older version.
 pub(super) fn batch_packages(package: &PackageResource, diff: &PackageDiff) -> Option<ActionBatch> {
-    let batch = || ActionBatch { key: "apt install", words: words_to_install(package, diff), directory: None };
+    let batch = || ActionBatch { words: words_to_install(package, diff), ..ActionBatch::new("apt install") };
     (diff.changes_installations() && joins_others(package, diff)).then(batch)
 }
 
@@ -366,7 +379,8 @@ pub(in crate::resource) fn render_removal(names: &[String], purge: bool, action:
 
 /// Releases the holds of removed packages.
 const UNHOLD: &str = r#"
-was_held=$(held $names)
+find_held $names
+was_held=$are_held
 if [ -n "$was_held" ]; then
   locked apt-mark unhold -- $was_held >/dev/null || fail "cannot release the hold of$was_held"
 fi

@@ -63,7 +63,8 @@ for package in $names; do
 done
 if [ "$noted" = yes ]; then
   if [ -n "$was_held" ]; then note_released dnf $was_held; fi
-  was_held=$(noted_before dnf)
+  was_held=
+  [ ! -s "$released" ] || was_held=$(noted_before dnf)
 fi
 hold_again() { for package in $was_held; do lock_here "$package"; done; }
 if [ -n "$was_held" ]; then

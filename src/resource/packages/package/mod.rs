@@ -229,7 +229,7 @@ impl TypedResource for PackageResource {
         Action::Script(ActionScript { body, long: true, explain })
     }
 
-    fn batch(&self, diff: &PackageDiff) -> Option<ActionBatch> {
+    fn batch(&self, diff: &PackageDiff, _cx: &AssessmentContext<'_>) -> Option<ActionBatch> {
         action_script::batch_packages(self, diff)
     }
 
