@@ -120,12 +120,12 @@ impl<'h, 'r> StepActions<'h, 'r> {
         };
         let began = Instant::now();
         let riding = !self.work.records.is_empty();
-        let script = action_script::build_group_script(&scripts, undo);
-        let script = match riding {
-            false => script,
-            // The script also writes the records of steps that were proven before.
-            true => self.work.records.build_script().append_fragment(script),
+        // The script also writes the records of steps that were proven before.
+        let (records, undo) = match riding {
+            false => (ShellFragment::new(), undo.clone()),
+            true => self.work.records.build_script_with(undo),
         };
+        let script = records.append_fragment(action_script::build_group_script(&scripts, &undo));
         match self.send_script(script, limit, &shared.secrets).await {
             // The records are written before the first action: if that did not begin, they may be missing.
             Ok(done) if riding && done.finished.status != 0 && !has_script_begun(&done) => {
@@ -134,7 +134,10 @@ impl<'h, 'r> StepActions<'h, 'r> {
                 empty_outcomes(due)
             }
             Ok(done) => {
-                self.work.records.mark_written();
+                // A script that was ended may have left them: to write them again does no harm.
+                if done.finished.status == 0 {
+                    self.work.records.mark_written();
+                }
                 let mut acted = action_script::split_group_output(
                     &done.finished.stdout,
                     done.finished.dropped,

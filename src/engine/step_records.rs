@@ -12,7 +12,7 @@ use crate::model::{SecretStore, StepId, Value};
 use crate::plan::{self, HostContext, HostPlan, ObservedHost, StepInstance, digest_desired, to_canonical_json};
 use crate::resource::{Resource, refresh_recorded_start};
 use crate::script::ShellFragment;
-use crate::state::{FormerRecord, StepRecord, UndoneStep};
+use crate::state::{FormerRecord, StepRecord, UndoScripts, UndoneStep};
 use crate::transport::TransportError;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -225,6 +225,15 @@ impl<'r> RecordQueue<'r> {
 
     pub fn is_empty(&self) -> bool {
         self.records.is_empty() && self.restored.is_empty() && self.undone.is_empty()
+    }
+
+    /// Returns the script that writes the queued records before a group of actions, and what the group keeps for an undo:
+    /// both are synced at once.
+    pub fn build_script_with(&self, undo: &UndoScripts) -> (ShellFragment, UndoScripts) {
+        match self.restored.is_empty() && self.undone.is_empty() {
+            true => undo.place_records(&self.records),
+            false => (self.build_script(), undo.clone()),
+        }
     }
 
     /// Returns the script that writes the queued records.

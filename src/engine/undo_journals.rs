@@ -117,10 +117,12 @@ pub(super) fn parse_journal(text: &str) -> Option<HostJournal> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::action_script::{GroupedAction, build_group_script, split_group_output};
     use super::*;
     use crate::model::{StepId, UndoEffect, UndoRetention};
-    use crate::script::ShellFragment;
-    use crate::state::UndoStep;
+    use crate::resource::ActionScript;
+    use crate::script::{ScriptToken, ShellFragment};
+    use crate::state::{StepRecord, UndoStep};
     use secrecy::ExposeSecret;
     use std::process::Command;
 
@@ -186,6 +188,40 @@ mod tests {
         let moved = parse_journal(&run_text(READ_JOURNAL, root, &["r1"])).unwrap();
         assert_ne!(moved.groups[0].after.get(&new), moved.groups[0].now.get(&new));
         assert_eq!(moved.groups[0].after.get(&old), moved.groups[0].now.get(&old));
+    }
+
+    /// The records of earlier steps are in their places before the first action begins, also if the state before cannot
+    /// be kept.
+    #[test]
+    fn records_are_placed_with_the_state_before_the_change() {
+        let id = StepId::new("web", "earlier");
+        let record = StepRecord::new("lab", &id, "file", "/f", "sha256:0".into(), None);
+        for broken in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let root = folder.path().to_str().unwrap();
+            fs_err::create_dir_all(folder.path().join("forge/applied/.new")).unwrap();
+            if broken {
+                fs_err::write(folder.path().join("forge/undo"), "not a directory").unwrap();
+            }
+            let undo = group("r1", &[format!("{root}/x")]).build_scripts(0, UndoRetention::default());
+            let (records, undo) = undo.place_records(&[(id.clone(), record.clone())]);
+            let action = ActionScript {
+                body: ShellFragment::new().code("cd /var/lib/forge/applied && echo *"),
+                ..ActionScript::default()
+            };
+            let group = build_group_script(&[GroupedAction::alone(&action)], &undo);
+            let output =
+                run(ShellFragment::new().code("FORGE_T=t\n").append_fragment(records).append_fragment(group), root);
+            let acted = split_group_output(output.as_bytes(), 0, &ScriptToken::new("t"), 1);
+            let placed = folder.path().join("forge/applied").join(id.record_name("lab"));
+            assert!(placed.is_file(), "{output}");
+            match broken {
+                false => assert_eq!(acted[0].output.raw(), id.record_name("lab")),
+                true => assert!(acted[0].output.raw().ends_with("/forge/undo/r1"), "{output}"),
+            }
+            assert_eq!(acted[0].status, Some(i32::from(broken)));
+            assert_eq!(fs_err::read_dir(folder.path().join("forge/applied/.new")).unwrap().count(), 0);
+        }
     }
 
     #[test]

@@ -115,6 +115,13 @@ const EXPLAIN_UNWRITTEN: &str = r#"forge_unwritten() { echo x | cat >"$1" && pri
 /// Returns the script that writes `records`, each atomically: into a folder beside them, and from there to their places
 /// after one sync of all. It removes a record's old file without the cluster's name once the new one exists.
 pub fn build_records_script(records: &[(StepId, StepRecord)]) -> ShellFragment {
+    build_staged_records_script(records).code("sync $forge_new && forge_place || exit 1\n")
+}
+
+/// Returns the script that writes `records` into the folder beside them. Sets `forge_new` to their files there, which a
+/// caller syncs with others of its own before it calls `forge_place`, which gives them their places. The names of records
+/// contain no characters that a shell splits or expands.
+pub(super) fn build_staged_records_script(records: &[(StepId, StepRecord)]) -> ShellFragment {
     let new = |(id, record): &(StepId, StepRecord)| {
         format!("{APPLIED_DIR}/.new/{}", id.record_name(record.cluster.as_deref().unwrap_or_default()))
     };
@@ -125,11 +132,12 @@ pub fn build_records_script(records: &[(StepId, StepRecord)]) -> ShellFragment {
         let written = script.print_bytes(&body).code(" 2>/dev/null >").word(new(entry));
         written.code(" || forge_unwritten").word(new(entry)).code("\n")
     });
-    let moved = records.iter().fold(written.code("set --"), |script, entry| script.word(new(entry)));
-    let moved = moved.code("\nsync \"$@\" && mv -f \"$@\"").word(APPLIED_DIR).code(" || exit 1\nset --");
+    let named = records.iter().fold(written.code("set --"), |script, entry| script.word(new(entry)));
+    let placed = named.code("\nforge_new=$*\nforge_place() {\nmv -f $forge_new");
+    let placed = placed.word(APPLIED_DIR).code(" || return 1\nset --");
     let old = |(id, _): &(StepId, StepRecord)| format!("{APPLIED_DIR}/{}", id.old_record_name());
-    let old = records.iter().fold(moved, |script, entry| script.word(old(entry)));
-    old.code("\nfor f; do [ ! -e \"$f\" ] || rm -f \"$f\" || exit 1; done\n")
+    let old = records.iter().fold(placed, |script, entry| script.word(old(entry)));
+    old.code("\nfor f; do [ ! -e \"$f\" ] || rm -f \"$f\" || return 1; done\n}\n")
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Each group of changes has one file `/var/lib/forge/undo/RUN/NUMBER.json`, and next to it copies of the files that it
 //! replaces. The script of the group writes them before its first change; so they exist whatever happens to forge.
 
-use super::record::STATE_DIR;
+use super::record::{STATE_DIR, StepRecord, build_records_script, build_staged_records_script};
 use crate::model::{SecretStore, StepId, UndoEffect, UndoRetention, Value};
 use crate::script::{ShellFragment, safe_path};
 use schemars::JsonSchema;
@@ -110,6 +110,24 @@ pub struct UndoScripts {
     /// Code of a function that notes when the paths were changed last.
     pub after: ShellFragment,
 }
+
+impl UndoScripts {
+    /// Returns the script that writes the records of steps that were proven before, in front of the script that contains
+    /// these, which are returned too: they sync the records together with the state before the change, and place them
+    /// before the first action. If that state cannot be kept, the records are placed nevertheless.
+    pub fn place_records(&self, records: &[(StepId, StepRecord)]) -> (ShellFragment, Self) {
+        if self.before.is_empty() {
+            return (build_records_script(records), self.clone());
+        }
+        let after = ShellFragment::new().code(PLACE_LEFT_RECORDS).append_fragment(self.after.clone());
+        (build_staged_records_script(records), Self { before: self.before.clone(), after })
+    }
+}
+
+/// The subshell of the first action has placed them, or failed before.
+const PLACE_LEFT_RECORDS: &str = r#"if [ -n "$forge_new" ] && [ -e "${forge_new%% *}" ]; then sync $forge_new && forge_place || exit 1; fi
+forge_new=
+"#;
 
 impl UndoGroup {
     /// Builds the group of a run that begins at `time`.
@@ -225,7 +243,8 @@ keep() {
 
 /// Reads the printed journal of the group. The names in `$synced` contain no blanks.
 const CLOSE_JOURNAL: &str = r#" >"$json" || fail "cannot write $json"
-sync -- "$json" "$states" $synced "$d" || fail "cannot sync $d"
+sync -- "$json" "$states" $synced "$d" ${forge_new-} || fail "cannot sync $d"
+[ -z "${forge_new-}" ] || forge_place || fail "cannot write the records of earlier steps"
 }
 forge_keep
 "#;
