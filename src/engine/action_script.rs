@@ -1,6 +1,7 @@
 //! The script of a group of turns: each action runs in its own framed subshell; the first failure ends the script.
 
 use super::event::StepFailure;
+use super::new_paths::NewPaths;
 use crate::model::UntrustedText;
 use crate::resource::{Action, ActionBatch, ActionScript};
 use crate::script::{ScriptToken, ShellFragment};
@@ -77,18 +78,46 @@ pub fn build_group_script(actions: &[GroupedAction<'_>], undo: &UndoScripts) -> 
         script = append_batch(script, actions, number)
             .code("printf '\\n%s begin %s\\n' \"$FORGE_T\"")
             .number(number as u64)
-            .code("\n(\n")
-            .append_fragment(action.noted_step.map(note_step).unwrap_or_default())
-            .append_fragment(if number == 0 { undo.before.clone() } else { ShellFragment::new() })
-            .append_fragment(action.script.body.clone())
-            .code(if action.exports_stdout { "\n)\n" } else { "\n) 2>&1\n" })
+            .code("\n")
+            .append_fragment(append_action(actions, number, undo))
             .append_fragment(set_contexts(action.paths))
+            .append_fragment(remove_drafts(actions, number))
             .append_fragment(sync_directories(actions, number))
             .code("printf '\\n%s end %s %s\\n' \"$FORGE_T\"")
             .number(number as u64)
             .code(" \"$forge_rc\"\n[ \"$forge_rc\" -eq 0 ] || { forge_after; exit 0; }\n");
     }
     script.code("forge_after\n")
+}
+
+/// Returns the subshell of an action. If it makes a new path that others are made with, it runs only if that fails.
+fn append_action(actions: &[GroupedAction<'_>], number: usize, undo: &UndoScripts) -> ShellFragment {
+    let action = &actions[number];
+    let before = if number == 0 { undo.before.clone() } else { ShellFragment::new() };
+    let subshell = |inner: ShellFragment| ShellFragment::new().code("(\n").append_fragment(inner).code("\n)");
+    let creation = NewPaths::find(actions, number).and_then(|new| new.render_creation(number));
+    let Some(creation) = creation else {
+        let noted = action.noted_step.map(note_step).unwrap_or_default();
+        return subshell(noted.append_fragment(before).append_fragment(action.script.body.clone()))
+            .code(if action.exports_stdout { "\n" } else { " 2>&1\n" });
+    };
+    let start = match before.is_empty() {
+        true => ShellFragment::new().code("{ "),
+        false => subshell(before).code(" 2>&1 && { "),
+    };
+    start
+        .append_fragment(creation)
+        .code(" ||\n")
+        .append_fragment(subshell(action.script.body.clone()))
+        .code(" 2>&1; }\n")
+}
+
+/// Removes the files of a failed run of actions that have no name yet.
+fn remove_drafts(actions: &[GroupedAction<'_>], number: usize) -> ShellFragment {
+    ShellFragment::new().code(match NewPaths::find(actions, number) {
+        Some(_) => "[ \"$forge_rc\" -eq 0 ] || forge_undraft\n",
+        None => "",
+    })
 }
 
 /// Notes in the journal of a view that the actions of a step begin, and names the step to the programs that they start.
@@ -148,8 +177,10 @@ fn append_batch(script: ShellFragment, actions: &[GroupedAction<'_>], number: us
     let joined = number > 0 && actions[number - 1].key() == Some(key);
     let others = actions[number + 1..].iter().take_while(|other| !joined && other.key() == Some(key));
     let words: Vec<&str> = others.flat_map(|other| other.batch).flat_map(|b| &b.words).map(String::as_str).collect();
+    let new = NewPaths::find(actions, number).filter(|new| new.begins_at(number));
     script
         .append_fragment(open_synced_run(actions, number))
+        .append_fragment(new.map(|new| new.render_start()).unwrap_or_default())
         .code("forge_batch")
         .word(words.join(" "))
         .word(if joined { "yes" } else { "" })
@@ -329,7 +360,7 @@ mod tests {
     fn first_action_of_a_batch_gets_the_words_of_the_others() {
         let code = || action_with_code("echo \"also=$FORGE_ALSO joined=$FORGE_JOINED\"");
         let batch = |key, words: &[&str]| {
-            Some(ActionBatch { key, words: words.iter().map(ToString::to_string).collect(), directory: None })
+            Some(ActionBatch { words: words.iter().map(ToString::to_string).collect(), ..ActionBatch::new(key) })
         };
         let (a, b, c) = (batch("apt", &["a"]), batch("apt", &["b=1", "c"]), batch("other", &["d"]));
         let scripts = [code(), code(), code(), code()];
@@ -359,7 +390,7 @@ mod tests {
         let run = |actions: &[(&'static str, Option<&str>)]| {
             let scripts: Vec<_> = actions.iter().map(|(code, _)| action_with_code(code)).collect();
             let batch = |directory: &Option<&str>| {
-                directory.map(|at| ActionBatch { key: "f", words: Vec::new(), directory: Some(at.to_owned()) })
+                directory.map(|at| ActionBatch { directory: Some(at.to_owned()), ..ActionBatch::new("f") })
             };
             let batches: Vec<_> = actions.iter().map(|(_, directory)| batch(directory)).collect();
             let grouped = scripts

@@ -66,13 +66,15 @@ pub(super) fn build_due_step(
         ExpansionState::Resource(resource) => {
             let delivery = choose_delivery(options, resource.as_ref(), &ruling.judgement);
             let mut action = resource.render_action(&ruling.judgement, &cx);
+            let mut batch = resource.action_batch(&ruling.judgement, &cx);
             let trace = plan::find_trace_path(turn, resource.as_ref());
             if let (Some(trace), Action::Script(script)) =
                 (trace.filter(|_| plan::is_restart_input(turn, turns)), &mut action)
             {
                 script.body = leave_trace(&trace, std::mem::take(&mut script.body));
+                batch.iter_mut().for_each(|batch| batch.new_path = None);
             }
-            (action, resource.action_batch(&ruling.judgement), resource.time_limit_s(), delivery)
+            (action, batch, resource.time_limit_s(), delivery)
         }
         _ => Default::default(),
     };

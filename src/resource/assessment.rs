@@ -458,8 +458,8 @@ pub struct ArtifactDelivery {
 
 /// The part of an action that one command can do for several actions of a script: packages of one transaction. The
 /// first of them gets the words of those after it in `$FORGE_ALSO`, separated by blanks; those after it find
-/// `$FORGE_JOINED` set. Directories of files are synced once for all of them. An action stays complete without the
-/// others: it checks the remaining work.
+/// `$FORGE_JOINED` set. Directories of files are synced once for all of them, and new files are written together. An action
+/// stays complete without the others: it checks the remaining work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActionBatch {
     /// Consecutive actions with the same key share the command.
@@ -468,6 +468,39 @@ pub struct ActionBatch {
     pub words: Vec<String>,
     /// The directory that the action leaves to be synced with those of the others, if `$FORGE_LATER` is set.
     pub directory: Option<String>,
+    /// What the whole action comes to if nothing is at its path.
+    pub new_path: Option<NewPath>,
+}
+
+impl ActionBatch {
+    /// Returns a batch that shares nothing yet.
+    pub fn new(key: &'static str) -> Self {
+        Self { key, words: Vec::new(), directory: None, new_path: None }
+    }
+}
+
+/// A file or directory that does not exist yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewPath {
+    /// Its absolute path.
+    pub path: String,
+    /// The account that owns it.
+    pub owner: String,
+    /// Its group.
+    pub group: String,
+    /// Its permission bits.
+    pub mode: u32,
+    /// The run that makes it.
+    pub run: String,
+    /// The content of a file; `None` for a directory.
+    pub body: Option<Vec<u8>>,
+}
+
+impl NewPath {
+    /// Reports whether this is the directory `path`, and only root can place entries in it.
+    pub fn is_private_directory(&self, path: &str) -> bool {
+        self.body.is_none() && self.path == path && self.owner == "root" && self.mode & 0o022 == 0
+    }
 }
 
 /// What carries out a change.

@@ -163,7 +163,7 @@ pub trait Resource: DeclaredResource {
     fn render_action(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Action;
 
     /// Returns what one command can do for this action and for others of its script.
-    fn action_batch(&self, _judgement: &Assessment) -> Option<ActionBatch> {
+    fn action_batch(&self, _judgement: &Assessment, _cx: &AssessmentContext<'_>) -> Option<ActionBatch> {
         None
     }
 
@@ -192,7 +192,7 @@ pub trait TypedResource: DeclaredResource {
     fn act(&self, diff: &Self::Diff, cx: &AssessmentContext<'_>) -> Action;
 
     /// Returns what one command can do for this action and for others of its script.
-    fn batch(&self, _diff: &Self::Diff) -> Option<ActionBatch> {
+    fn batch(&self, _diff: &Self::Diff, _cx: &AssessmentContext<'_>) -> Option<ActionBatch> {
         None
     }
 
@@ -226,8 +226,8 @@ impl<T: TypedResource> Resource for T {
         }
     }
 
-    fn action_batch(&self, judgement: &Assessment) -> Option<ActionBatch> {
-        self.batch(judgement.diff.as_ref().and_then(ErasedDiff::downcast)?)
+    fn action_batch(&self, judgement: &Assessment, cx: &AssessmentContext<'_>) -> Option<ActionBatch> {
+        self.batch(judgement.diff.as_ref().and_then(ErasedDiff::downcast)?, cx)
     }
 
     fn artifact_delivery(&self, judgement: &Assessment) -> Option<ArtifactDelivery> {

@@ -27,7 +27,7 @@ mod undo_kinds;
 
 pub(crate) use assessment::ValueChange;
 pub use assessment::{
-    Action, ActionBatch, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, AttributeChange,
+    Action, ActionBatch, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, AttributeChange, NewPath,
     PackageChanges, ResourceDiff, RestartInput,
 };
 pub use change_mark::{ChangeAspect, ChangeMark, ChangedObject, ChangedPart, RecordedValue};

@@ -14,8 +14,9 @@ use crate::resource::shared::support::{
 };
 use crate::resource::traits::{EffectReach, GuardSupport, KindTraits, PackageExposure};
 use crate::resource::{
-    Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, DeclaredResource,
-    FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource, ValueChange,
+    Action, ActionBatch, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject,
+    DeclaredResource, FieldSpec, FieldType, FieldValues, NewPath, ProvidedItem, Resource, ResourceDiff, ResourceKind,
+    TypedResource, ValueChange,
 };
 use crate::script::ShellFragment;
 use serde::Serialize;
@@ -439,6 +440,13 @@ impl TypedResource for DirectoryResource {
 
     fn act(&self, diff: &DirectoryDiff, cx: &AssessmentContext<'_>) -> Action {
         Action::Script(ActionScript { body: self.render_script(diff, cx.run), long: false, explain: EXPLAIN })
+    }
+
+    fn batch(&self, diff: &DirectoryDiff, cx: &AssessmentContext<'_>) -> Option<ActionBatch> {
+        let DirectoryDiff::Create { path, .. } = diff else { return None };
+        let (path, owner, group, run) = (path.clone(), self.owner.clone(), self.group.clone(), cx.run.to_owned());
+        let new_path = Some(NewPath { path, owner, group, mode: self.mode, run, body: None });
+        Some(ActionBatch { new_path, ..ActionBatch::new("make directories") })
     }
 
     /// The contents of a directory are not kept.

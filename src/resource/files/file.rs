@@ -30,7 +30,8 @@ the owner read the file; `validate` warns if the declared mode lets every user r
 **A change** writes the new file in a directory `.NAME.forge-RUN` next to the target, which only root can enter, sets
 owner and mode, runs `validate`, syncs the file and renames it over the target: readers see the complete old or new
 file. Leftovers of killed runs are removed. If only owner or mode differ, the content is not rewritten, unless users
-other than root can write to the directory.
+other than root can write to the directory. Several new files are written as `.NAME.forge-RUN.new` next to their targets
+where only root can change the directories, synced together, and renamed one after the other.
 
 **`validate`** finds the candidate at `$FORGE_FILE`, with its final owner and mode, and must not modify it. The
 candidate is `.NAME.forge-RUN.new` next to the target, so that relative includes resolve to the same files as in the
@@ -207,10 +208,12 @@ impl TypedResource for FileResource {
         Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
     }
 
-    fn batch(&self, diff: &FileDiff) -> Option<ActionBatch> {
-        let directory = parent_path(&self.target.path)?.to_owned();
-        let batch = ActionBatch { key: "sync files", words: Vec::new(), directory: Some(directory) };
-        matches!(diff, FileDiff::Write { .. }).then_some(batch)
+    fn batch(&self, diff: &FileDiff, cx: &AssessmentContext<'_>) -> Option<ActionBatch> {
+        let FileDiff::Write { other, .. } = diff else { return None };
+        let directory = Some(parent_path(&self.target.path)?.to_owned());
+        let creates = diff.is_creation() && other.is_none() && self.validate.is_empty();
+        let new_path = creates.then(|| self.target.describe_new_file(cx));
+        Some(ActionBatch { directory, new_path, ..ActionBatch::new("sync files") })
     }
 
     fn undo(&self, _diff: &FileDiff) -> UndoEffect {

@@ -10,8 +10,8 @@ use crate::resource::shared::support::{
     bad_value, format_mode, join_words, parent_path, path_state, sha256_hex, will_be_provided,
 };
 use crate::resource::{
-    Assessment, AssessmentContext, AttributeChange, ChangeAspect, EarlierStepEffects, ProvidedItem, ResourceDiff,
-    ValueChange,
+    Assessment, AssessmentContext, AttributeChange, ChangeAspect, EarlierStepEffects, NewPath, ProvidedItem,
+    ResourceDiff, ValueChange,
 };
 use crate::script::ShellFragment;
 use base64::Engine as _;
@@ -144,6 +144,18 @@ impl FileTarget {
     /// it is installed; an empty command accepts everything.
     pub fn render_write(&self, cx: &AssessmentContext<'_>, backup: bool, validate: &str) -> ShellFragment {
         shell::write_file(&self.write_spec(cx, backup, validate))
+    }
+
+    /// Returns what is made if nothing is at the path.
+    pub fn describe_new_file(&self, cx: &AssessmentContext<'_>) -> NewPath {
+        NewPath {
+            path: self.path.clone(),
+            owner: self.owner.clone(),
+            group: self.group.clone(),
+            mode: self.mode,
+            run: cx.run.to_owned(),
+            body: Some(self.body.bytes().to_vec()),
+        }
     }
 
     /// Returns the action that sets owner and mode of a file whose content matches.
