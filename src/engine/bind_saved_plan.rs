@@ -57,7 +57,10 @@ pub(super) fn bind_plan(
             *host = now;
             continue;
         }
-        seen.stale = ran.map(|ran| explain_earlier_run(ran, host, &now)).or_else(|| find_stale_reason(host, &now));
+        seen.stale = ran.map(|ran| explain_earlier_run(ran, host, &now)).or_else(|| {
+            let continues = find_earlier_run(&bound.id, None, seen).is_some();
+            find_stale_reason(host, &now, continues)
+        });
         if seen.stale.is_none() && !host.has_changes() && !now.has_changes() {
             // Nothing was planned and nothing is needed: the current observation is the proof.
             *host = now;
@@ -76,8 +79,8 @@ fn explain_earlier_run(ran: String, kept: &HostPlan, now: &HostPlan) -> StalePla
     }
 }
 
-fn find_stale_reason(kept: &HostPlan, now: &HostPlan) -> Option<StalePlanReason> {
-    let moved = plan::list_stale_steps(kept, now);
+fn find_stale_reason(kept: &HostPlan, now: &HostPlan, continues: bool) -> Option<StalePlanReason> {
+    let moved = plan::list_stale_steps(kept, now, continues);
     let (first, why) = moved.first()?;
     let more = match moved.len() {
         1 => String::new(),

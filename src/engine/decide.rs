@@ -2,6 +2,7 @@
 
 use super::event::StepResult;
 use super::host_report::report_as_planned;
+use super::own_effects::OwnEffects;
 use super::planned_steps::PlannedSteps;
 use super::report::StepReport;
 use crate::config::{ExpansionState, PendingInput};
@@ -15,6 +16,7 @@ pub(super) fn decide_action(
     case: &HostContext<'_>,
     turn: &StepInstance<'_>,
     ruling: &StepAssessment,
+    own: &OwnEffects<'_>,
 ) -> StepDecision {
     if let ExpansionState::Deferred(deferred) = &turn.expanded.state
         && let need @ PendingInput::Export { recipe, name, missing } = &deferred.need
@@ -32,7 +34,7 @@ pub(super) fn decide_action(
         StepVerdict::Pending => StepDecision::Leave(StepResult::Pending { reason }),
         StepVerdict::Blocked(class) => StepDecision::Leave(StepResult::Blocked { class, reason }),
         StepVerdict::Unknown => StepDecision::Leave(StepResult::Unknown { reason }),
-        StepVerdict::Change => compare_with_plan(planned, case, turn, ruling),
+        StepVerdict::Change => compare_with_plan(planned, case, turn, ruling, own),
     }
 }
 
@@ -41,6 +43,7 @@ fn compare_with_plan(
     case: &HostContext<'_>,
     turn: &StepInstance<'_>,
     ruling: &StepAssessment,
+    own: &OwnEffects<'_>,
 ) -> StepDecision {
     let stale = |why: String| StepDecision::Leave(StepResult::Stale { reason: why.into() });
     let now = describe_changes(&ruling.judgement.changes);
@@ -55,6 +58,13 @@ fn compare_with_plan(
         Some(envelope) if planned.verdict == StepVerdict::Change => {
             match describe_envelope_breach(planned, envelope, turn, ruling) {
                 Some(why) => stale(format!("{why} ({now})")),
+                // The plan shows other changes, and no step of it explains the difference.
+                None if !planned.changes.is_empty()
+                    && !own.may_concern(turn, planned)
+                    && !own.are_planned(&planned.changes, &ruling.judgement.changes) =>
+                {
+                    stale(format!("planned: {}; now: {now}", describe_changes(&planned.changes)))
+                }
                 None => StepDecision::Act,
             }
         }

@@ -12,6 +12,7 @@ use super::host_link::LinkLost;
 use super::host_report::{planned_phase, report_as_planned};
 use super::host_session::describe_transport_error;
 use super::host_work::HostWork;
+use super::own_effects::{OwnEffects, RecordedRun};
 use super::report::StepReport;
 use super::run_actions::StepActions;
 use super::run_state::{ReachedPhase, SharedValues};
@@ -225,11 +226,13 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         let mut edited: Option<ObservedHost> = None;
         if let Some(case) = work.view.context(&shared) {
             let turns = case.expand_local_steps();
+            let recorded = RecordedRun { run: &work.run.options.run, plan: work.run.plan };
+            let own = OwnEffects::collect(&case, &turns, work.results.reports(), &recorded);
             for turn in turns.iter().filter(|turn| self.group.steps.contains(&turn.index)) {
                 let now = HostContext { seen: edited.as_ref().unwrap_or(work.view.seen()), ..case };
                 let ruling = assess_instance(&now, turn, &turns, siblings.predictions_for(turn));
                 let above = stopped.as_ref().filter(|(index, _)| *index != turn.index);
-                let result = match (decide_action(&work.planned, &now, turn, &ruling), above) {
+                let result = match (decide_action(&work.planned, &now, turn, &ruling, &own), above) {
                     (StepDecision::Act, None) => {
                         match ruling.judgement.reading_after() {
                             Some((probe, reading)) => {

@@ -54,6 +54,7 @@ mod observation_settings;
 mod observe;
 mod observed_hosts;
 mod outliers;
+mod own_effects;
 mod past_hosts;
 mod planned_steps;
 mod read_only_session;

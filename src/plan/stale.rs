@@ -9,12 +9,15 @@ use crate::resource::AttributeChange;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the steps that depend on a value that changed since `kept` was made, each with that change as a lowercase
-/// fragment. A step that was completed meanwhile depends on nothing any more.
-pub fn list_stale_steps(kept: &HostPlan, now: &HostPlan) -> Vec<(StepId, String)> {
+/// fragment. A step that was completed meanwhile depends on nothing any more. With `continues`, steps of `kept` were
+/// carried out on the host, and later ones may rely on values that these changed.
+pub fn list_stale_steps(kept: &HostPlan, now: &HostPlan, continues: bool) -> Vec<(StepId, String)> {
     let steps: BTreeMap<&StepId, &StepPlan> = now.steps.iter().map(|step| (&step.id, step)).collect();
     let whole = |id: &StepId| kept.steps.iter().any(|step| step.envelope.is_some() && step.id == without_key(id));
-    let planned =
-        kept.steps.iter().filter_map(|step| Some((&step.id, explain_stale_step(step, steps.get(&step.id).copied())?)));
+    let planned = kept
+        .steps
+        .iter()
+        .filter_map(|step| Some((&step.id, explain_stale_step(step, steps.get(&step.id).copied(), continues)?)));
     let known: BTreeSet<&StepId> = kept.steps.iter().map(|step| &step.id).collect();
     let new = now.steps.iter().filter(|step| step.will_run() && !known.contains(&step.id) && !whole(&step.id));
     let new = new.map(|step| (&step.id, "is not in the plan, but would make changes now".to_owned()));
@@ -25,9 +28,9 @@ fn without_key(id: &StepId) -> StepId {
     StepId { key: None, ..id.clone() }
 }
 
-fn explain_stale_step(kept: &StepPlan, now: Option<&StepPlan>) -> Option<String> {
+fn explain_stale_step(kept: &StepPlan, now: Option<&StepPlan>, continues: bool) -> Option<String> {
     match kept.will_run() {
-        true => explain_stale_change(kept, now),
+        true => explain_stale_change(kept, now, continues),
         false => explain_new_change(kept, now?),
     }
 }
@@ -35,7 +38,7 @@ fn explain_stale_step(kept: &StepPlan, now: Option<&StepPlan>) -> Option<String>
 const DIFFERENT_ACTION: &str = "would now make other changes than the plan shows";
 
 /// A step that was to change something.
-fn explain_stale_change(kept: &StepPlan, now: Option<&StepPlan>) -> Option<String> {
+fn explain_stale_change(kept: &StepPlan, now: Option<&StepPlan>, continues: bool) -> Option<String> {
     let now = match now {
         None if kept.envelope.is_some() => return None,
         None => return Some("is no longer declared, given the host's current facts".to_owned()),
@@ -46,6 +49,10 @@ fn explain_stale_change(kept: &StepPlan, now: Option<&StepPlan>) -> Option<Strin
         // Both were evaluated before any step ran.
         Some(_) if now.envelope.is_some() && now.basis != kept.basis => Some(describe_moved_basis(kept, now)),
         Some(_) if now.envelope.is_some() && !is_displayed_alike(kept, now) => Some(DIFFERENT_ACTION.to_owned()),
+        // What the plan shows was observed before any of its steps ran, and so is this.
+        Some(_) if !continues && !kept.changes.is_empty() && now.basis != kept.basis => {
+            Some(describe_moved_basis(kept, now))
+        }
         // The plan showed the most that it may do; this is enforced right before it runs.
         Some(envelope) => (step_disruption(now) > envelope.disruption.max(kept.disruption))
             .then(|| format!("the plan allows {}, the change is now {}", envelope.disruption, step_disruption(now))),
@@ -194,7 +201,7 @@ mod tests {
     }
 
     fn moved(kept: StepPlan, now: StepPlan) -> Option<String> {
-        list_stale_steps(&host(vec![kept]), &host(vec![now])).pop().map(|(_, why)| why)
+        list_stale_steps(&host(vec![kept]), &host(vec![now]), false).pop().map(|(_, why)| why)
     }
 
     fn relied(value: &str) -> serde_json::Value {
@@ -249,11 +256,16 @@ mod tests {
             Some("was held back in the plan (the host is on hold), and nothing holds it back now")
         );
         assert_eq!(moved(step("s", "pending", "1", json!({})), step("s", "unknown", "2", json!({}))), None);
-        assert_eq!(moved(change("1", envelope.clone()), change("2", json!({}))), None, "earlier steps are done");
+        let after = |continues| {
+            list_stale_steps(&host(vec![change("1", envelope.clone())]), &host(vec![change("2", json!({}))]), continues)
+        };
+        assert_eq!(after(true), [], "earlier steps of the plan are done");
+        assert_eq!(after(false)[0].1, "its inputs changed; it is `change` now: it differs", "done by others");
+        assert_eq!(moved(change("1", envelope.clone()), change("1", json!({}))), None, "done by others, nothing moved");
         assert!(moved(change("1", envelope.clone()), change("2", envelope.clone())).is_some(), "before any step ran");
         let worse = json!({ "disruption": "D2" });
         assert_eq!(
-            moved(change("1", envelope), change("2", worse)).as_deref(),
+            moved(change("1", envelope), change("1", worse)).as_deref(),
             Some("the plan allows D0, the change is now D2")
         );
     }
@@ -261,7 +273,7 @@ mod tests {
     #[test]
     fn new_or_removed_step_makes_the_plan_stale() {
         let (one, other) = (change("1", json!({})), step("t", "change", "1", json!({})));
-        let found = list_stale_steps(&host(vec![one]), &host(vec![other]));
+        let found = list_stale_steps(&host(vec![one]), &host(vec![other]), false);
         let said: Vec<String> = found.into_iter().map(|(id, why)| format!("{id}: {why}")).collect();
         assert_eq!(
             said,

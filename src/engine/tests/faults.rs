@@ -265,6 +265,28 @@ fn state_changed_since_the_plan_makes_the_step_stale() {
     );
 }
 
+/// The plan shows a difference of a step that is predicted, as its directory will be made first. Another one since then is
+/// no effect of that.
+#[test]
+fn predicted_change_is_stale_if_another_one_would_be_made() {
+    let steps = "steps:
+  - { name: folder, directory: { path: '@root/f', mode: '0755', @own } }
+  - { name: inner, file: { path: '@root/f/inner', content: new, @own } }
+  - { name: after, file: { path: '@root/after', content: new, @own } }
+";
+    let stage = SimulatedProject::new(1, ALL, &[("r", steps)]);
+    let ran = stage.run_with(
+        |stage| {
+            std::fs::create_dir(stage.host_root("n1").join("f")).unwrap();
+            std::fs::write(stage.host_root("n1").join("f/inner"), "precious").unwrap();
+        },
+        |_, _| (),
+    );
+    let inner = ran.describe_step("n1", "r/inner");
+    assert!(inner.starts_with("stale: planned: "), "{inner}");
+    assert_eq!(stage.read_file("n1", "f/inner"), "precious");
+}
+
 #[test]
 fn step_completed_since_the_plan_is_ok() {
     let stage = SimulatedProject::new(1, ALL, &[("r", THREE)]);

@@ -96,6 +96,43 @@ fn saved_plan_skips_done_steps_and_whole_stale_hosts() {
     assert_eq!(ran.exit_code(), 6);
 }
 
+/// A step behind one that may change anything, and a file in a new directory: the plan shows both changes. If the earlier
+/// step is done by hand, and the later object is changed too, the change would not be the reviewed one.
+#[test]
+fn saved_plan_is_stale_if_an_object_changed_and_the_step_before_it_is_done() {
+    const STEPS: &str = "steps:
+  - name: any
+    command: { check: 'test -e @root/any', apply: 'touch @root/any' }
+  - name: shown
+    file: { path: '@root/shown', content: \"new\\n\", @own }
+  - name: folder
+    directory: { path: '@root/folder', mode: '0755', @own }
+  - name: inner
+    file: { path: '@root/folder/inner', content: \"new\\n\", backup: false, @own }
+";
+    let mut stage = SimulatedProject::new(4, APPLY, &[("base", STEPS)]);
+    stage.policy = PlanPolicy { bases: true, ..PlanPolicy::default() };
+    for host in ["n1", "n2", "n3", "n4"] {
+        write_host_file(&stage, host, "shown", "old\n");
+    }
+    let saved = save_plan(&stage);
+    write_host_file(&stage, "n1", "any", "");
+    write_host_file(&stage, "n1", "shown", "hotfix\n");
+    write_host_file(&stage, "n2", "any", "");
+    let folder = stage.host_root("n3").join("folder");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    write_host_file(&stage, "n3", "folder/inner", "precious\n");
+    let ran = apply_saved(&stage, &saved, false);
+    assert!(ran.describe_step("n1", "base/shown").starts_with("stale: "), "{}", ran.describe_step("n1", "base/shown"));
+    assert_eq!(stage.read_file("n1", "shown"), "hotfix\n");
+    assert_eq!(ran.describe_step("n2", "base/shown"), "changed", "the earlier step alone is done");
+    let inner = ran.describe_step("n3", "base/inner");
+    assert!(inner.starts_with("stale: `type` was \"absent\" and is \"file\", `content` was unset and is "), "{inner}");
+    assert_eq!(stage.read_file("n3", "folder/inner"), "precious\n");
+    assert_eq!((ran.host_outcome("n4"), ran.exit_code()), (HostOutcome::Changed, 6));
+}
+
 #[test]
 fn saved_plan_runs_once_per_host_without_replay() {
     let stage = saved_project(2);
