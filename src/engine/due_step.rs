@@ -35,6 +35,8 @@ pub(super) struct DueStep {
     pub paths: Vec<String>,
     /// What the host restores unless a new session confirms the change, if it is guarded.
     pub guard: Option<DueGuard>,
+    /// Whether the change can bar later logins.
+    pub may_bar_login: bool,
     /// How the change is undone; `None` if nothing acts.
     pub undo: Option<UndoStep>,
 }
@@ -106,6 +108,7 @@ pub(super) fn build_due_step(
         delivery,
         undo,
         guard,
+        may_bar_login: ruling.judgement.may_bar_login(),
         changes: ruling.judgement.changes,
         long,
         limit: choose_time_limit(turn.step.timeout_s, own, options.timeout, long),

@@ -387,6 +387,8 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
             .collect();
         let proven: Vec<StepId> = due.iter().map(|turn| turn.id.clone()).filter(|id| through.contains(id)).collect();
         self.work.records.queue_proven(&self.work.view, &proven);
+        let doubtful = due.iter().filter(|turn| turn.may_bar_login).map(|turn| turn.id.clone());
+        self.work.doubtful_logins.extend(doubtful);
         let printed =
             |(turn, acted): (&DueStep, &ExecutedAction)| (turn.id.clone(), acted.output.raw().trim().to_owned());
         let values = due.iter().zip(acted).filter(|(turn, acted)| turn.exports_stdout && has_whole_output(acted));

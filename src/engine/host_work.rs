@@ -10,7 +10,7 @@ use super::step_records::RecordQueue;
 use super::step_results::StepResults;
 use super::undo_log::UndoLog;
 use crate::graph::Graph;
-use crate::model::{HostName, SecretStore};
+use crate::model::{HostName, SecretStore, StepId};
 use crate::plan::{HostPlan, ObservedHost};
 use crate::probe::Probe;
 use std::collections::BTreeSet;
@@ -28,6 +28,8 @@ pub(super) struct HostWork<'r> {
     pub undo: UndoLog,
     /// The guard of the script that ran last, until it is confirmed.
     pub guard: Option<ArmedGuard<'r>>,
+    /// Steps whose changes can bar later logins.
+    pub doubtful_logins: Vec<StepId>,
     ahead: Option<ObservedAhead>,
 }
 
@@ -59,6 +61,7 @@ impl<'r> HostWork<'r> {
             records: RecordQueue::new(run),
             undo: UndoLog::default(),
             guard: None,
+            doubtful_logins: Vec::new(),
             ahead: None,
         }
     }

@@ -47,6 +47,7 @@ mod host_start;
 mod host_view;
 mod host_work;
 mod later_changes;
+mod login_proof;
 mod new_paths;
 mod notice_queue;
 mod observation_purpose;

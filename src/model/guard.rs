@@ -4,7 +4,7 @@
 pub const GUARD_DEFAULT_S: u64 = 300;
 
 /// Directories and files that decide who reaches a host and may act there.
-const ACCESS_PATHS: [&str; 16] = [
+const ACCESS_PATHS: [&str; 21] = [
     "/etc/ssh",
     "/etc/sudoers",
     "/etc/sudoers.d",
@@ -13,7 +13,12 @@ const ACCESS_PATHS: [&str; 16] = [
     "/etc/nologin",
     "/etc/nsswitch.conf",
     "/etc/pam.d",
-    "/etc/security/access.conf",
+    "/etc/security",
+    "/etc/environment",
+    "/etc/bash.bashrc",
+    "/etc/bashrc",
+    "/etc/zsh",
+    "/etc/zshenv",
     "/etc/shells",
     "/etc/hosts.allow",
     "/etc/hosts.deny",
@@ -24,7 +29,10 @@ const ACCESS_PATHS: [&str; 16] = [
 ];
 
 /// Directories that sshd checks before it reads the keys of root. Paths below them do not count.
-const HOME_PATHS: [&str; 2] = ["/", "/root"];
+const HOME_PATHS: [&str; 3] = ["/", "/root", "/home"];
+
+/// Files of an account that its shell reads at each login, also for one command.
+const SHELL_FILES: [&str; 4] = [".bashrc", ".zshenv", ".cshrc", ".tcshrc"];
 
 /// The beginning of the paths from which the packet filter is loaded: `/etc/nftables.conf`, `/etc/nftables.d`.
 const FILTER_PATHS: &str = "/etc/nftables";
@@ -143,6 +151,8 @@ pub fn is_access_path(path: &str) -> bool {
     ACCESS_PATHS.iter().any(|folder| below(folder))
         || path.starts_with(FILTER_PATHS)
         || HOME_PATHS.contains(&path)
+        || path.strip_prefix("/home/").is_some_and(|name| !name.contains('/'))
+        || is_shell_file(path)
         || holds_login_keys(path)
 }
 
@@ -151,6 +161,10 @@ pub fn is_access_path(path: &str) -> bool {
 fn holds_login_keys(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     name == ".ssh" || name.starts_with("authorized_keys")
+}
+
+fn is_shell_file(path: &str) -> bool {
+    SHELL_FILES.contains(&path.rsplit('/').next().unwrap_or_default())
 }
 
 /// Formats the time of a guard as it is declared: `90s`, `5m`, `1h`.
@@ -178,6 +192,16 @@ mod tests {
         for path in ["/root/.ssh", "/home/a/.ssh/authorized_keys", "/etc/keys/authorized_keys.root", "/etc/pam.d/sshd"]
         {
             assert!(is_access_path(path), "{path}");
+        }
+        for path in ["/home", "/home/ann", "/home/ann/.bashrc", "/root/.zshenv", "/etc/bash.bashrc", "/etc/environment"]
+        {
+            assert!(is_access_path(path), "{path}");
+        }
+        for path in ["/etc/security/limits.d/memlock.conf", "/etc/security/access.conf", "/etc/bashrc"] {
+            assert!(is_access_path(path), "{path}");
+        }
+        for path in ["/home/ann/notes", "/home/ann/bin/.bashrc.d", "/srv/home", "/etc/environment.d/a.conf"] {
+            assert!(!is_access_path(path), "{path}");
         }
         for path in ["/root/.ssh/known_hosts", "/root/.sshrc", "/root/notes", "/etc/passwd-", "/srv"] {
             assert!(!is_access_path(path), "{path}");

@@ -128,6 +128,11 @@ pub trait ResourceDiff: Clone + std::fmt::Debug + PartialEq + Serialize + Send +
         false
     }
 
+    /// Returns whether the change can bar a login that was possible before it, and no guard restores the state before.
+    fn may_bar_login(&self) -> bool {
+        false
+    }
+
     /// Returns what the change does to packages: they bring files and restart services that later steps depend on.
     fn package_changes(&self) -> PackageChanges {
         PackageChanges::default()
@@ -175,6 +180,7 @@ trait AnyDiff: std::fmt::Debug + Send + Sync {
     fn predict_reading(&self) -> Option<(Probe, ProbeReading)>;
     fn changes_of_packages(&self) -> PackageChanges;
     fn moves_what_it_provides(&self) -> bool;
+    fn can_bar_login(&self) -> bool;
 }
 
 impl<D: ResourceDiff> AnyDiff for D {
@@ -196,6 +202,10 @@ impl<D: ResourceDiff> AnyDiff for D {
 
     fn moves_what_it_provides(&self) -> bool {
         self.leads_elsewhere()
+    }
+
+    fn can_bar_login(&self) -> bool {
+        self.may_bar_login()
     }
 }
 
@@ -380,6 +390,11 @@ impl Assessment {
     /// Returns whether what the resource provides leads elsewhere after the change.
     pub fn leads_elsewhere(&self) -> bool {
         self.diff.as_ref().is_some_and(|diff| diff.0.moves_what_it_provides())
+    }
+
+    /// Returns whether the change can bar a login that was possible before it.
+    pub fn may_bar_login(&self) -> bool {
+        self.diff.as_ref().is_some_and(|diff| diff.0.can_bar_login())
     }
 
     /// Returns the reading of a probe after the change, if the differences determine it.

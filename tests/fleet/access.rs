@@ -41,6 +41,30 @@ fn sudo_works_without_a_password() {
     expect(&project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]), 0);
 }
 
+/// The connection of the run survives such a change, and no later one is possible.
+#[test]
+fn account_change_that_bars_the_login_fails_and_stops_the_rollout() {
+    let Some(nodes) = Fleet::take(2) else { return };
+    let connect = format!("{{ user: deploy, sudo: true, {} }}\nrollout: {{ canary: 1, max_failed: 1 }}", keys());
+    let shell = "recipe: motd\nsummary: A shell\nsteps:\n  - name: text\n    user: { name: deploy, shell: /usr/sbin/nologin }\n";
+    let project = with_connect(&nodes, &connect).recipe("motd", shell);
+    let applied = apply(&project);
+    expect(&applied, 8);
+    let why = "since this change forge cannot log in to the host again: ";
+    assert!(applied.stdout.contains(why), "{applied}");
+    let shells: Vec<String> = nodes.iter().map(|node| node.must("getent passwd deploy | cut -d: -f7")).collect();
+    assert_eq!(shells.iter().filter(|shell| shell.ends_with("nologin")).count(), 1, "only the canary: {shells:?}");
+    let home = "recipe: motd\nsummary: A home\nsteps:\n  - name: text\n    guard: 10s\n    directory: { path: /home/deploy, owner: deploy, group: deploy, mode: \"0777\" }\n";
+    let untouched = nodes.iter().find(|node| !node.must("getent passwd deploy").trim_end().ends_with("nologin"));
+    let left = [untouched.expect("a host")];
+    let before = left[0].must("stat -c %a /home/deploy");
+    let names = left[0].name.clone();
+    let applied = project.recipe("motd", home).forge(["apply", "inventory.yaml", "--on", &names, "--yes"]);
+    expect(&applied, 3);
+    assert!(applied.stdout.contains("guard restored the state before"), "{applied}");
+    assert_eq!(left[0].must("stat -c %a /home/deploy"), before);
+}
+
 #[test]
 fn sudo_password_is_never_exposed() {
     let Some(nodes) = Fleet::take(1) else { return };

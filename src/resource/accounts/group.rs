@@ -265,6 +265,10 @@ impl ResourceDiff for GroupDiff {
     fn leads_elsewhere(&self) -> bool {
         matches!(self, Self::Modify { gid: Some(_), .. })
     }
+
+    fn may_bar_login(&self) -> bool {
+        !matches!(self, Self::Create { .. })
+    }
 }
 
 fn append_gid(action: ShellFragment, gid: Option<u32>) -> ShellFragment {

@@ -49,6 +49,10 @@ impl ResourceDiff for UserDiff {
     fn leads_elsewhere(&self) -> bool {
         matches!(self, Self::Modify(attributes) if attributes.uid.is_some() || attributes.home.is_some())
     }
+
+    fn may_bar_login(&self) -> bool {
+        !matches!(self, Self::Create { .. })
+    }
 }
 
 /// Attributes of an account, as far as they differ.

@@ -27,6 +27,10 @@ impl ResourceDiff for MountDiff {
     fn leads_elsewhere(&self) -> bool {
         matches!(self.current, Some(CurrentMountDiff::Mount { .. } | CurrentMountDiff::Unmount { .. }))
     }
+
+    fn may_bar_login(&self) -> bool {
+        self.leads_elsewhere()
+    }
 }
 
 /// The unit of the mount is masked, so that systemd does not mount it at boot.
