@@ -1,9 +1,10 @@
 //! The script of a group of turns: each action runs in its own framed subshell; the first failure ends the script.
 
 use super::event::StepFailure;
+use super::grouped_action::GroupedAction;
 use super::new_paths::NewPaths;
 use crate::model::UntrustedText;
-use crate::resource::{Action, ActionBatch, ActionScript};
+use crate::resource::Action;
 use crate::script::{ScriptToken, ShellFragment};
 use crate::state::UndoScripts;
 use std::collections::BTreeSet;
@@ -25,35 +26,6 @@ pub struct ExecutedAction {
     pub stopped_after: Option<Duration>,
     /// Whether the beginning of the output is missing, as only the last part of a long output is kept.
     pub cut: bool,
-}
-
-/// One action of a group's script.
-#[derive(Clone, Copy)]
-pub struct GroupedAction<'a> {
-    pub script: &'a ActionScript,
-    /// What it can share with the actions next to it.
-    pub batch: Option<&'a ActionBatch>,
-    /// Whether its stdout is exported as a value: its stderr stays separate then, otherwise it is part of its output.
-    pub exports_stdout: bool,
-    /// Paths that it may have written.
-    pub paths: &'a [String],
-    /// The step to note in the journal of a view; `None` outside of rehearsals.
-    pub noted_step: Option<&'a str>,
-}
-
-impl<'a> GroupedAction<'a> {
-    /// Returns an action that shares nothing and exports nothing.
-    pub fn alone(script: &'a ActionScript) -> Self {
-        Self { script, batch: None, exports_stdout: false, paths: &[], noted_step: None }
-    }
-
-    fn directory(&self) -> Option<&'a str> {
-        self.batch?.directory.as_deref()
-    }
-
-    fn key(&self) -> Option<&'static str> {
-        self.batch.map(|batch| batch.key)
-    }
 }
 
 /// Returns `exit status 100`, or the usual meaning of the status.
@@ -284,6 +256,7 @@ pub fn find_known_hint(action: &Action, output: &UntrustedText) -> Option<Untrus
 mod tests {
     use super::*;
     use crate::model::SecretStore;
+    use crate::resource::{ActionBatch, ActionScript};
     use crate::script::ShellScript;
     use secrecy::ExposeSecret;
     use std::time::Duration;

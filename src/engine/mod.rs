@@ -34,6 +34,7 @@ mod fetch_charts;
 mod fetch_report;
 mod final_proof;
 mod group_cycle;
+mod grouped_action;
 mod guard;
 mod history;
 mod hold;

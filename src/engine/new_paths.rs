@@ -2,7 +2,7 @@
 //! actions check the way once, write and sync all files before any of them gets its name, and need no subshell. What
 //! does not go this way is left to the ordinary code of its action, which tells the reason.
 
-use super::action_script::GroupedAction;
+use super::grouped_action::GroupedAction;
 use crate::resource::NewPath;
 use crate::script::ShellFragment;
 use std::collections::BTreeSet;

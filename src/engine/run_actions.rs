@@ -1,10 +1,11 @@
 //! Acting: runs the commands of a turn once, in a script with others or as a unit of its own.
 
-use super::action_script::{self, ExecutedAction, GroupedAction};
+use super::action_script::{self, ExecutedAction};
 use super::api_calls::execute_api_calls;
 use super::armed_guard::ArmedGuard;
 use super::due_step::DueStep;
 use super::event::Event;
+use super::grouped_action::GroupedAction;
 use super::host_link::LinkLost;
 use super::host_session::{HostScriptOutput, host_side_error};
 use super::host_work::HostWork;

@@ -1,8 +1,9 @@
 //! Delivers an artifact: fetches it to the cache, then sends it over the session, resuming a partial earlier transfer.
 
-use super::action_script::{self, ExecutedAction, GroupedAction};
+use super::action_script::{self, ExecutedAction};
 use super::due_step::DueStep;
 use super::event::{Event, StepFailure};
+use super::grouped_action::GroupedAction;
 use super::host_link::LinkLost;
 use super::host_session::{host_side_error, summarize_stderr};
 use super::host_work::HostWork;

@@ -117,7 +117,8 @@ pub(super) fn parse_journal(text: &str) -> Option<HostJournal> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::action_script::{GroupedAction, build_group_script, split_group_output};
+    use super::super::action_script::{build_group_script, split_group_output};
+    use super::super::grouped_action::GroupedAction;
     use super::*;
     use crate::model::{StepId, UndoEffect, UndoRetention};
     use crate::resource::ActionScript;
