@@ -3,7 +3,7 @@
 
 use super::inventory::{AnsibleImportLog, AnsibleInventory};
 use super::layers::{AnsibleLayer, AnsibleLayers, collect_outer_groups};
-use super::settings::SettingSlot;
+use super::var_meaning::SettingSlot;
 use crate::config::identifier::is_label;
 use crate::config::inventory::is_address;
 use crate::config::starter_inventory::{StarterConnect, StarterGroup, StarterHost, StarterInventory};

@@ -1,8 +1,10 @@
 //! Computes the effective variables of each host by Ansible's precedence of layers.
 
 use super::inventory::{AnsibleImportLog, AnsibleInventory, AnsibleValue, AnsibleVar, AnsibleVars};
-use super::settings::{SettingSlot, VarMeaning, translate_var};
+use super::settings::translate_var;
+use super::ssh_args::NOT_CONVERTED;
 use super::template::{self, NOT_CARRIED, TemplateBudget};
+use super::var_meaning::{SettingSlot, VarMeaning};
 use crate::diag::Span;
 use crate::model::Value;
 use indexmap::IndexMap;
@@ -218,6 +220,11 @@ fn resolve_template_var(
     let value = AnsibleValue::Value(template::resolve_templates(value, &find, budget)?);
     match translate_var(name, &AnsibleVar { value, span: var.span }) {
         VarMeaning::Is(_, Some(value)) => Ok(value),
+        // A template of ssh arguments has the slot of the jump hosts.
+        VarMeaning::Parts(parts, rest) if rest.is_empty() => match &parts[..] {
+            [(SettingSlot::Connect("jump"), value)] => Ok(value.clone()),
+            _ => Err(NOT_CARRIED),
+        },
         _ => Err(NOT_CARRIED),
     }
 }
@@ -233,6 +240,15 @@ fn translate_layer(vars: &AnsibleVars, reading: &mut AnsibleImportLog) -> Writte
         match translate_var(name, var) {
             // Of two names of the same setting, the newer one takes precedence.
             VarMeaning::Is(slot, _) if name.starts_with("ansible_ssh_") && layer.contains_key(&slot) => {}
+            VarMeaning::Parts(parts, rest) => {
+                for part in rest {
+                    let what = format!("`{name}`: `{part}` {NOT_CONVERTED}");
+                    reading.record_difference(what, reading.format_location(var.span));
+                }
+                for (slot, value) in parts {
+                    layer.entry(slot).or_insert(LayerValue::Value(Some(value)));
+                }
+            }
             VarMeaning::Is(slot, value) => drop(layer.insert(slot, LayerValue::Value(value))),
             VarMeaning::Lost(slot, _) if matches!(var.value, AnsibleValue::Template(_)) => {
                 layer.insert(slot, LayerValue::Template(name.clone(), var.clone()));

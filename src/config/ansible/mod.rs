@@ -14,9 +14,11 @@ mod python_literal;
 mod settings;
 mod shlex;
 mod sources;
+mod ssh_args;
 mod template;
 #[cfg(test)]
 mod tests;
+mod var_meaning;
 mod yaml;
 mod yaml11_scalar;
 

@@ -1,32 +1,12 @@
 //! Maps Ansible's own variables to forge: settings of `connect`, addresses, or no equivalent.
 
 use super::inventory::{AnsibleValue, AnsibleVar};
-use super::template;
+use super::var_meaning::{SettingSlot, VarMeaning, is_path, to_scalar_text};
+use super::{ssh_args, template};
 use crate::config::identifier::is_identifier;
 use crate::config::inventory::is_address;
 use crate::config::scalar;
 use crate::model::Value;
-
-/// Target of a variable in forge.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum SettingSlot {
-    Var(String),
-    /// A key of `connect`.
-    Connect(&'static str),
-    Address,
-}
-
-/// Conversion of one variable.
-pub(super) enum VarMeaning {
-    /// A value for a slot; `None` overrides lower layers without a value.
-    Is(SettingSlot, Option<Value>),
-    /// A slot whose value cannot be converted, with the reason: a lowercase fragment that follows the variable's name.
-    Lost(SettingSlot, String),
-    /// Forge does not need the variable or has no equivalent, with the reason.
-    Nowhere(&'static str),
-    /// The variable states forge's default behaviour.
-    Anyway,
-}
 
 const NO_PLACE: &str = "is not converted: forge has no equivalent";
 const KEYS_ONLY: &str = "is not converted: forge supports login with keys only";
@@ -55,7 +35,7 @@ pub(super) fn translate_var(name: &str, var: &AnsibleVar) -> VarMeaning {
         "ansible_become_password" | "ansible_become_pass" | "ansible_sudo_pass" => VarMeaning::Nowhere(SUDO_PASSWORD),
         "ansible_password" | "ansible_ssh_pass" | "ansible_ssh_password" => VarMeaning::Nowhere(KEYS_ONLY),
         "ansible_python_interpreter" => VarMeaning::Nowhere("is not converted: forge does not need Python on hosts"),
-        "ansible_ssh_common_args" | "ansible_ssh_extra_args" => translate_ssh_args(var),
+        "ansible_ssh_common_args" | "ansible_ssh_extra_args" => ssh_args::translate_ssh_args(var),
         _ if name.starts_with("ansible_") => VarMeaning::Nowhere(NO_PLACE),
         _ if !is_identifier(name) => {
             VarMeaning::Nowhere("is not converted: variable names may contain only letters, digits and `_`")
@@ -77,27 +57,12 @@ fn has_text(var: &AnsibleVar, text: &str) -> bool {
     var.value == AnsibleValue::Value(Value::from(text))
 }
 
-/// Returns the text of a string or a number.
-fn to_scalar_text(var: &AnsibleVar) -> Result<String, String> {
-    match &var.value {
-        AnsibleValue::Value(Value::String(text)) => Ok(text.clone()),
-        AnsibleValue::Value(value @ Value::Number(_)) => Ok(value.to_string()),
-        AnsibleValue::Value(_) => Err("is not converted: it is not text".to_owned()),
-        AnsibleValue::Template(_) => Err(template::NOT_CARRIED.to_owned()),
-        AnsibleValue::Lost(why) => Err(why.clone()),
-    }
-}
-
 fn translate_text(var: &AnsibleVar, slot: SettingSlot, fits: fn(&str) -> bool, otherwise: &str) -> VarMeaning {
     match to_scalar_text(var) {
         Ok(text) if fits(&text) => VarMeaning::Is(slot, Some(Value::from(text))),
         Ok(text) => VarMeaning::Lost(slot, format!("is not converted: `{text}` {otherwise}")),
         Err(why) => VarMeaning::Lost(slot, why),
     }
-}
-
-fn is_path(text: &str) -> bool {
-    !text.is_empty() && !text.starts_with('-') && !text.chars().any(char::is_control)
 }
 
 fn translate_port(var: &AnsibleVar) -> VarMeaning {
@@ -146,43 +111,4 @@ fn translate_become(var: &AnsibleVar) -> VarMeaning {
         Ok(truth) => VarMeaning::Is(slot, Some(Value::Bool(truth))),
         Err(why) => VarMeaning::Lost(slot, why),
     }
-}
-
-const SSH_ARGS: &str = "is not converted: forge supports only jump hosts and `-F` in ssh arguments; put other options into \
-     `~/.ssh/config`, or into a file that you set as `connect: { config: FILE }`";
-
-/// Converts ssh arguments. Forge has settings for jump hosts and for the configuration file only.
-fn translate_ssh_args(var: &AnsibleVar) -> VarMeaning {
-    let text = match to_scalar_text(var) {
-        Ok(text) => text,
-        Err(why) => return VarMeaning::Lost(SettingSlot::Connect("jump"), why),
-    };
-    let words = shlex::split(&text).unwrap_or_default();
-    let setting = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => return VarMeaning::Anyway,
-        ["-J", hops] => Some(("jump", hops)),
-        ["-F", file] => Some(("config", file)),
-        ["-o", value] => value.strip_prefix("ProxyJump=").map(|hops| ("jump", hops)),
-        [option] => {
-            let hops = option.strip_prefix("-J").or_else(|| option.strip_prefix("-oProxyJump="));
-            hops.map(|hops| ("jump", hops)).or_else(|| option.strip_prefix("-F").map(|file| ("config", file)))
-        }
-        _ => None,
-    };
-    match setting.filter(|(key, value)| if *key == "jump" { are_jump_hosts(value) } else { is_ssh_config(value) }) {
-        Some((key, value)) => VarMeaning::Is(SettingSlot::Connect(key), Some(Value::from(value))),
-        None => VarMeaning::Nowhere(SSH_ARGS),
-    }
-}
-
-fn are_jump_hosts(hops: &str) -> bool {
-    hops.split(',').all(|hop| match hop.split_once('@') {
-        Some((user, host)) => scalar::is_name(user) && is_address(host),
-        None => is_address(hop),
-    })
-}
-
-/// Reports whether `path` names a file: for `none`, ssh reads no configuration.
-fn is_ssh_config(path: &str) -> bool {
-    is_path(path) && !path.eq_ignore_ascii_case("none")
 }

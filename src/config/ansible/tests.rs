@@ -68,6 +68,23 @@ fn ssh_arguments_become_settings() {
     assert_eq!(said, [why]);
 }
 
+/// Each option is converted by itself; the value of another option may be a password and is not shown.
+#[test]
+fn unsupported_ssh_arguments_do_not_prevent_the_others() {
+    let text = "[web]\nw1 ansible_ssh_common_args='-o ProxyJump=bastion -F /etc/ssh/x'\n\
+                w2 ansible_ssh_common_args='-C -o ProxyJump=bastion -o StrictHostKeyChecking=no -i key'\n\
+                w3 ansible_ssh_common_args='-i -F -oproxyjump=b'\n";
+    let (starting, said) = convert(&[("hosts", text)]);
+    let both = [("jump", json!("bastion")), ("config", json!("/etc/ssh/x"))].into();
+    assert_eq!(starting.hosts["w1"].connect, both);
+    assert_eq!(starting.hosts["w2"].connect, [("jump", json!("bastion"))].into());
+    assert_eq!(starting.hosts["w3"].connect, [("jump", json!("b"))].into());
+    let why = ssh_args::NOT_CONVERTED;
+    let expected = [("3", "-C"), ("3", "-o StrictHostKeyChecking"), ("3, hosts:4", "-i")]
+        .map(|(line, option)| format!("hosts:{line}: `ansible_ssh_common_args`: `{option}` {why}"));
+    assert_eq!(said, expected);
+}
+
 #[test]
 fn unsupported_variables_are_listed_with_their_location() {
     let text = "[web]\nw1 ansible_password=x ansible_python_interpreter=/usr/bin/python3 t=\"{{ y }}\" my-var=1\n\
