@@ -80,6 +80,40 @@ impl Verb {
         }
     }
 
+    /// Reports whether `--step` and `--skip` limit what the verb does.
+    pub fn selects_steps(&self) -> bool {
+        match self {
+            Self::Plan(_)
+            | Self::Rehearse(_)
+            | Self::Apply(_)
+            | Self::Resume(_)
+            | Self::Verify(_)
+            | Self::Undo(_)
+            | Self::Drift(_)
+            | Self::Test(_)
+            | Self::Validate(_)
+            | Self::Fetch(_)
+            | Self::Graph(_) => true,
+            Self::Init(_)
+            | Self::Doctor(_)
+            | Self::WhySlow(_)
+            | Self::Facts(_)
+            | Self::Exec(_)
+            | Self::Hold(_)
+            | Self::Release(_)
+            | Self::Recipes(_)
+            | Self::Explain(_)
+            | Self::Runs(_)
+            | Self::Show(_)
+            | Self::Sign(_)
+            | Self::Schema(_)
+            | Self::Completions(_)
+            | Self::Man(_)
+            | Self::Sandbox(_)
+            | Self::Worker(_) => false,
+        }
+    }
+
     /// Reports whether the verb supports `format`.
     pub fn supports_format(&self, format: OutputFormat) -> bool {
         match format {

@@ -76,6 +76,7 @@ use console::Console;
 use env::CliEnvironment;
 use error::CliError;
 use settings::CliSettings;
+use shared_args::GlobalArgs;
 use std::ffi::OsString;
 use verb_context::{VerbContext, VerbResult};
 
@@ -127,6 +128,18 @@ fn start_verb(cli: &Cli) -> ExitCode {
     finish_verb(&cx, run_verb(&cx, &cli.verb))
 }
 
+/// Rejects `--step` and `--skip` for a verb that would work on whole hosts in spite of them.
+fn reject_step_selection(typed: &GlobalArgs, verb: &Verb) -> Result<(), CliError> {
+    let given = [("--step", &typed.step), ("--skip", &typed.skip)].into_iter().find(|(_, given)| !given.is_empty());
+    match given.filter(|_| !verb.selects_steps()) {
+        None => Ok(()),
+        Some((flag, _)) => Err(CliError::usage(format!("`{flag}` is not supported by this verb")).hint(
+            "`--step` and `--skip` select steps for plan, rehearse, apply, resume, verify, undo, drift, test, validate, \
+             fetch and graph",
+        )),
+    }
+}
+
 fn run_verb<B: Backend>(cx: &VerbContext<'_, B>, verb: &Verb) -> VerbResult {
     if !verb.supports_format(cx.settings.format) {
         let format = cx.settings.format.name();
@@ -135,6 +148,7 @@ fn run_verb<B: Backend>(cx: &VerbContext<'_, B>, verb: &Verb) -> VerbResult {
             error.hint("`dot` and `mermaid` require `forge graph`; `ndjson`, `sarif` and `prometheus` require `forge drift`; `junit` and `html` require `forge drift` or `forge test`; `schema`, `completions` and `man` write text only")
         );
     }
+    reject_step_selection(cx.typed, verb)?;
     match verb {
         Verb::Init(args) => init::run_init(cx, args),
         Verb::Plan(args) => plan::run_plan(cx, args),

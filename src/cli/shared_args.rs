@@ -25,10 +25,11 @@ pub struct GlobalArgs {
     /// `@changed` or `@unfinished`: hosts of the last apply or verify
     #[arg(long, global = true, value_name = "SELECTOR")]
     pub on: Option<String>,
-    /// Limit to these steps: `recipe` or `recipe/step`, globs allowed; repeatable
+    /// Limit to these steps: `recipe` or `recipe/step`, globs allowed; repeatable. Only for verbs that evaluate, fetch or
+    /// list steps
     #[arg(long, global = true, value_name = "PATTERN")]
     pub step: Vec<String>,
-    /// Skip these steps; repeatable
+    /// Skip these steps; repeatable. For the same verbs as --step
     #[arg(long, global = true, value_name = "PATTERN")]
     pub skip: Vec<String>,
     /// Output format on stdout

@@ -143,6 +143,40 @@ fn selection_that_matches_nothing_is_rejected() {
     }
 }
 
+/// A verb that works on whole hosts, or on none, does not ignore a selection of steps.
+#[test]
+fn step_selection_is_rejected_where_it_has_no_effect() {
+    let hint = "`--step` and `--skip` select steps for plan, rehearse, apply, resume, verify, undo, drift, test, validate, \
+                fetch and graph";
+    let verbs: [&[&str]; 14] = [
+        &["hold", "node-1", "--why", "x"],
+        &["release", "node-1"],
+        &["exec", "node-1"],
+        &["doctor"],
+        &["facts"],
+        &["why-slow"],
+        &["recipes"],
+        &["explain", "rollout"],
+        &["runs"],
+        &["show", "last"],
+        &["sign", "plan.json", "--key", "k"],
+        &["schema", "recipe"],
+        &["man"],
+        &["sandbox", "list"],
+    ];
+    for verb in verbs {
+        for flag in ["--step", "--skip"] {
+            let given = place().forge(&[verb, &[flag, "motd"]].concat());
+            let expected = format!(
+                "exit 64\n--- stdout\n--- stderr\nerror: `{flag}` is not supported by this verb\n  hint: {hint}\n"
+            );
+            assert_eq!(given, expected, "{verb:?}");
+        }
+    }
+    assert!(place().forge(&["graph", "--step", "motd"]).starts_with("exit 0\n"));
+    assert!(place().forge(&["validate", "--step", "motd"]).starts_with("exit 0\n"));
+}
+
 /// The argument of `exec` is a host selector, as with similar tools.
 #[test]
 fn exec_rejects_an_inventory_as_host_selector() {
