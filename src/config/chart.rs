@@ -42,7 +42,7 @@ pub struct ChartStep {
     pub effective_by: Vec<String>,
     /// Hosts to which it is applied.
     pub hosts: Vec<HostName>,
-    /// Hosts from which it is removed.
+    /// Hosts from which it is removed. A step with hosts of both kinds has the place of its application in the chart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<HostName>,
     /// Where the step is declared, `file:line:col`.
@@ -112,7 +112,8 @@ impl HostShare {
 /// Returns the dependency graph of the steps on `hosts` that `filter` includes.
 pub fn build_chart(project: &Project, hosts: &[HostName], filter: &StepFilter) -> DependencyChart {
     let on = group_hosts_by_recipe(project, hosts);
-    let waves = project.graph.compute_waves();
+    let removed = list_removed_recipes(&on);
+    let waves = project.graph.for_removal(&removed).compute_waves();
     let mut kept: Vec<StepIndex> = project.graph.order().to_vec();
     kept.retain(|index| {
         let id = project.graph.step_id(*index);
@@ -129,7 +130,7 @@ pub fn build_chart(project: &Project, hosts: &[HostName], filter: &StepFilter) -
     DependencyChart {
         cluster: project.cluster.clone(),
         hosts: hosts.to_vec(),
-        edges: collect_chart_edges(project, &steps),
+        edges: collect_chart_edges(project, &steps, &removed),
         waves: by_wave.into_values().collect(),
         steps,
     }
@@ -150,6 +151,12 @@ fn group_hosts_by_recipe<'p>(project: &'p Project, hosts: &[HostName]) -> HostsB
         }
     }
     on
+}
+
+/// Returns the recipes that these hosts only remove, which is done in reverse order. A recipe that some of them remove and
+/// others have is in the chart in the order of its application.
+fn list_removed_recipes<'p>(on: &HostsByRecipe<'p>) -> BTreeSet<&'p str> {
+    on.iter().filter(|(_, (present, _))| present.is_empty()).map(|(recipe, _)| *recipe).collect()
 }
 
 fn build_chart_step(project: &Project, id: &StepId, on: &HostsByRecipe<'_>) -> Option<ChartStep> {
@@ -178,8 +185,9 @@ fn to_cluster_host(project: &Project, hosts: &[HostName]) -> Vec<HostName> {
     project.cluster_member().filter(|_| !hosts.is_empty()).into_iter().cloned().collect()
 }
 
-/// Returns the edges between `steps`: first the order inside each recipe, then the declared edges.
-pub(super) fn collect_chart_edges(project: &Project, steps: &[ChartStep]) -> Vec<ChartEdge> {
+/// Returns the edges between `steps`: first the order inside each recipe, then the declared edges. Those of `removed`
+/// recipes are reversed.
+fn collect_chart_edges(project: &Project, steps: &[ChartStep], removed: &BTreeSet<&str>) -> Vec<ChartEdge> {
     let here = |end: &ChartEndpoint| steps.iter().any(|step| end.contains_step(step));
     let recipes: BTreeSet<&str> = steps.iter().map(|step| step.recipe.as_str()).collect();
     let own = project.recipes.values().filter(|recipe| recipes.contains(recipe.name.as_str()));
@@ -195,7 +203,17 @@ pub(super) fn collect_chart_edges(project: &Project, steps: &[ChartStep]) -> Vec
         place: Some(project.sources.format_location(link.span)),
     });
     edges.extend(declared.filter(|edge| here(&edge.from) && here(&edge.to)));
-    edges
+    edges.into_iter().filter_map(|edge| reverse_chart_edge(edge, removed)).collect()
+}
+
+/// Returns the edge as it holds while recipes are removed: the dependent is removed first.
+fn reverse_chart_edge(edge: ChartEdge, removed: &BTreeSet<&str>) -> Option<ChartEdge> {
+    let is_removed = |end: &ChartEndpoint| removed.contains(end.recipe.as_str());
+    if !is_removed(&edge.to) {
+        return Some(edge);
+    }
+    let (phase, why) = edge.why.reverse_for_removal(is_removed(&edge.from))?;
+    Some(ChartEdge { from: edge.to, to: edge.from, phase, why, least: None, place: edge.place })
 }
 
 /// Returns the edges between consecutive steps of a recipe. Steps that are not in the chart do not interrupt the order.

@@ -19,14 +19,24 @@ impl Graph {
 }
 
 fn reverse_edge(edge: &GraphEdge, from_gone: bool, to_gone: bool) -> Option<GraphEdge> {
-    let (phase, why) = match (from_gone, edge.why) {
-        _ if !to_gone => return Some(edge.clone()),
-        (_, DependencyKind::Export) => return None,
-        (true, DependencyKind::Order) => (StepPhase::Configured, DependencyKind::Order),
-        (true, DependencyKind::Needs) => (StepPhase::Effective, DependencyKind::Needs),
-        _ => (StepPhase::Configured, DependencyKind::After),
-    };
+    if !to_gone {
+        return Some(edge.clone());
+    }
+    let (phase, why) = edge.why.reverse_for_removal(from_gone)?;
     Some(GraphEdge { from: edge.to, to: edge.from, phase, why, link: edge.link })
+}
+
+impl DependencyKind {
+    /// Returns the dependency in the other direction, for a dependent that is removed; `from_gone` if what it depends on is
+    /// removed too. `None` if the removal has no such dependency.
+    pub fn reverse_for_removal(self, from_gone: bool) -> Option<(StepPhase, Self)> {
+        match (from_gone, self) {
+            (_, Self::Export) => None,
+            (true, Self::Order) => Some((StepPhase::Configured, Self::Order)),
+            (true, Self::Needs) => Some((StepPhase::Effective, Self::Needs)),
+            _ => Some((StepPhase::Configured, Self::After)),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -83,6 +83,27 @@ fn graph_shows_waves() {
     insta::assert_snapshot!(place().forge(&["graph"]));
 }
 
+/// As an apply does: the last step first, and dependents before what they depend on.
+#[test]
+fn graph_shows_removals_in_reverse_order() {
+    let recipe = |name: &str, needs: &str| {
+        format!(
+            "recipe: {name}\n{needs}steps:\n  - name: first\n    file: {{ path: /{name}/1, content: x }}\n  - name: second\n    \
+             file: {{ path: /{name}/2, content: x }}\n"
+        )
+    };
+    let graph = |entries: &str| {
+        let inventory = format!("cluster: lab\nhosts: [n1, n2]\napply:\n{entries}");
+        let place = Place::new().file("inventory.yaml", &inventory).file("recipes/base.yaml", &recipe("base", ""));
+        place.file("recipes/app.yaml", &recipe("app", "needs: [base]\n")).forge(&["graph", "-v"])
+    };
+    insta::assert_snapshot!(graph(
+        "  - { recipe: base, on: all, ensure: absent }\n  - { recipe: app, on: all, ensure: absent }\n"
+    ));
+    let mixed = graph("  - { recipe: base, on: n1, ensure: absent }\n  - { recipe: base, on: n2 }\n");
+    assert!(mixed.contains("  base/first   file  on n2, removed in reverse order from n1\n"), "{mixed}");
+}
+
 #[test]
 fn graph_respects_host_and_step_selection() {
     insta::assert_snapshot!(place().forge(&["graph", "--on", "login,gpu-1", "--skip", "keys/make", "-v"]));

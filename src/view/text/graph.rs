@@ -66,7 +66,8 @@ fn format_step_hosts(chart: &DependencyChart, step: &ChartStep) -> String {
         _ => parts.push(format!("on {}", fold_hosts(&step.hosts))),
     }
     if !step.removed.is_empty() {
-        parts.push(format!("removed from {}", fold_hosts(&step.removed)));
+        let order = if step.hosts.is_empty() { "" } else { "in reverse order " };
+        parts.push(format!("removed {order}from {}", fold_hosts(&step.removed)));
     }
     escape::escape_line(&parts.join(", ")).into_owned()
 }
