@@ -351,14 +351,35 @@ impl<'s> ShellConversation<'s> {
         }
     }
 
+    /// Returns what login shells and sudo printed, without the prompt, which is forge's own text.
+    fn take_stderr_noise(&mut self) -> Vec<u8> {
+        let noise = self.err.noise.take_bytes().0;
+        match &self.answer {
+            Some(answer) => remove_text(&noise, answer.prompt.as_bytes()),
+            None => noise,
+        }
+    }
+
     fn build_cut(&mut self) -> BrokenConversation {
         let begun = self.out.scanner.has_begun();
         let said = match begun {
             true => self.err.kept.take_bytes().0,
-            false => [self.out.noise.take_bytes().0, self.err.noise.take_bytes().0].concat(),
+            false => [self.out.noise.take_bytes().0, self.take_stderr_noise()].concat(),
         };
         BrokenConversation { begun, said }
     }
+}
+
+/// Returns `bytes` without each occurrence of `text`, which is not empty.
+fn remove_text(bytes: &[u8], text: &[u8]) -> Vec<u8> {
+    let mut rest = bytes;
+    let mut kept = Vec::with_capacity(bytes.len());
+    while let Some(at) = rest.windows(text.len()).position(|window| window == text) {
+        kept.extend_from_slice(&rest[..at]);
+        rest = &rest[at + text.len()..];
+    }
+    kept.extend_from_slice(rest);
+    kept
 }
 
 /// A read error on a pipe is treated as its end.
@@ -394,5 +415,16 @@ impl ConversationEnd {
             }
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prompts_are_removed_from_what_sudo_printed() {
+        assert_eq!(remove_text(b"forge-9:opsa is not\nforge-9:", b"forge-9:"), b"opsa is not\n");
+        assert_eq!(remove_text(b"sudo: no", b"forge-9:"), b"sudo: no");
     }
 }
