@@ -247,9 +247,19 @@ pub fn format_printed_output(acted: &ExecutedAction) -> UntrustedText {
     }
 }
 
+/// Hints for texts of any action: the state before a change is kept in files of all kinds.
+const EXPLAIN_ALL: &[(&str, &str)] =
+    &[("No space left on device", "the file system is full: free space there, or under /var/lib/forge, and run again")];
+
 /// Returns the hint for the first known text in the output.
 pub fn find_known_hint(action: &Action, output: &UntrustedText) -> Option<UntrustedText> {
-    action.script()?.explain.iter().find(|(text, _)| output.raw().contains(text)).map(|(_, hint)| (*hint).into())
+    action
+        .script()?
+        .explain
+        .iter()
+        .chain(EXPLAIN_ALL)
+        .find(|(text, _)| output.raw().contains(text))
+        .map(|(_, hint)| (*hint).into())
 }
 
 #[cfg(test)]

@@ -215,18 +215,20 @@ impl UndoGroup {
 }
 
 /// A retried script keeps what its first attempt found. The boot in which a group changed the host is noted for the guard
-/// of a reboot. `keep PATH COPY` copies the file or link at the path, from the
+/// of a reboot. dash calls a full disk an I/O error: in `unwritten PATH`, another program says why a file cannot be
+/// written. A journal that was cut off is removed. `keep PATH COPY` copies the file or link at the path, from the
 /// entered directory: other users may place a link in its name.
 const OPEN_JOURNAL: &str = r#"
 [ ! -e "$json" ] || return 0
 fail() { printf 'forge: cannot keep the state before the change: %s\n' "$*" >&2; exit 1; }
+unwritten() { echo x | cat >"$1"; rm -f -- "$1"; fail "cannot write $1"; }
 if [ ! -d "$d" ]; then
   mkdir -p -- "$d" || fail "cannot make $d"
   set -- "${d%/*}"/*/
   while [ $# -gt "$limit" ]; do rm -rf -- "$1"; shift; done
   [ "$days" = 0 ] || find "${d%/*}" -mindepth 1 -maxdepth 1 -type d -mmin "+$((days * 1440))" -exec rm -rf -- {} +
 fi
-: >"$states" || fail "cannot write $states"
+: >"$states" || unwritten "$states"
 { IFS= read -r boot </proc/sys/kernel/random/boot_id && printf '%s\n' "$boot" >"${json%.json}.boot"; } 2>/dev/null
 keep() {
   if [ -L "$1" ]; then state=link
@@ -237,12 +239,12 @@ keep() {
     file|link) ( enter "${1%/*}" && cp -a -T -- "./${1##*/}" "$2" || fail "cannot copy $1 to $2" ) || exit 1
       [ $state = link ] || synced="$synced $2" ;;
   esac
-  printf 'before\0%s %s\0' "$state" "$1" >>"$states" || fail "cannot write $states"
+  printf 'before\0%s %s\0' "$state" "$1" 2>/dev/null >>"$states" || unwritten "$states"
 }
 "#;
 
 /// Reads the printed journal of the group. The names in `$synced` contain no blanks.
-const CLOSE_JOURNAL: &str = r#" >"$json" || fail "cannot write $json"
+const CLOSE_JOURNAL: &str = r#" 2>/dev/null >"$json" || unwritten "$json"
 sync -- "$json" "$states" $synced "$d" ${forge_new-} || fail "cannot sync $d"
 [ -z "${forge_new-}" ] || forge_place || fail "cannot write the records of earlier steps"
 }
@@ -401,4 +403,41 @@ pub fn build_former_records_script(cluster: &str, records: &[FormerRecord]) -> S
             }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use secrecy::ExposeSecret;
+
+    /// Runs the script before the change of a path, with the file of former states on a full disk.
+    fn keep_on_full_disk() -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let step = UndoStep {
+            step: StepId::new("r", "s"),
+            kind: "file".into(),
+            title: "/none".into(),
+            effect: UndoEffect::restore_paths(["/none"]),
+            secret: false,
+            restart_on: Vec::new(),
+            guard_s: None,
+            records: Vec::new(),
+        };
+        let group = UndoGroup::new("lab", "r1", vec![step]);
+        let script = group.build_scripts(1, UndoRetention::default()).before.render(&SecretStore::default()).unwrap();
+        let root = dir.path().to_str().unwrap();
+        std::fs::create_dir_all(dir.path().join("undo/r1")).unwrap();
+        std::os::unix::fs::symlink("/dev/full", dir.path().join("undo/r1/1.before")).unwrap();
+        let text = script.expose_secret().replace("/var/lib/forge", root);
+        let output = std::process::Command::new("sh").arg("-c").arg(text).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8_lossy(&output.stderr).replace(root, "/var/lib/forge")
+    }
+
+    #[test]
+    fn full_disk_is_named_with_the_journal() {
+        let expected = "cat: write error: No space left on device\nforge: cannot keep the state before the change: cannot \
+                        write /var/lib/forge/undo/r1/1.before\n";
+        assert_eq!(keep_on_full_disk(), expected);
+    }
 }
