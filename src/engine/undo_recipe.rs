@@ -1,7 +1,7 @@
 //! Turns the journals of hosts into recipes that declare the state before a run. Pure.
 
 use super::later_changes::{LaterChanges, PathStat};
-use super::undo_request::{GeneratedUndo, UndoRefusal, UndoRequest, UndoSelection, UndoneChange};
+use super::undo_request::{ChangeCertainty, GeneratedUndo, UndoRefusal, UndoRequest, UndoSelection, UndoneChange};
 use crate::config::{GeneratedRecipe, escape_template};
 use crate::model::{HostName, StepId, UndoDeclaration, Value, format_guard_time};
 use crate::probe::Observation;
@@ -126,11 +126,20 @@ fn find_forgotten_changes(selection: UndoSelection<'_>, host: &HostName, journal
     if !journal.groups.is_empty() {
         return Vec::new();
     }
-    if let Some(changed) = selection.changed {
-        let refuse = |step| UndoRefusal { host: host.clone(), step: Some(step), why: FORGOTTEN.to_owned() };
-        return changed.list_steps(host, selection.filter).into_iter().map(refuse).collect();
-    }
     let keeps_older = journal.oldest.as_deref().is_some_and(|oldest| oldest < selection.run);
+    if let Some(changed) = selection.changed {
+        // A script keeps the state before it changes anything.
+        let may_have_changed = |certainty| certainty == ChangeCertainty::Changed || !keeps_older;
+        let steps = changed.list_steps(host, selection.filter).into_iter();
+        let refuse = |(step, certainty)| {
+            let why = match certainty {
+                ChangeCertainty::Changed => FORGOTTEN,
+                ChangeCertainty::Tried => NOTHING_KEPT,
+            };
+            UndoRefusal { host: host.clone(), step: Some(step), why: why.to_owned() }
+        };
+        return steps.filter(|(_, certainty)| may_have_changed(*certainty)).map(refuse).collect();
+    }
     match keeps_older || host.is_cluster() {
         true => Vec::new(),
         false => vec![UndoRefusal { host: host.clone(), step: None, why: NOT_KNOWN.to_owned() }],
@@ -138,6 +147,8 @@ fn find_forgotten_changes(selection: UndoSelection<'_>, host: &HostName, journal
 }
 
 const FORGOTTEN: &str = "the state before the run is not kept there";
+const NOTHING_KEPT: &str = "the step did not succeed, and the host keeps no state from before it: it changed nothing, or the host has removed that \
+     state since";
 const NOT_KNOWN: &str = "whether the run changed the host is not known: neither this machine nor the host keeps it";
 
 /// The changes of the run on one host.

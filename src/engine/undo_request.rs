@@ -26,7 +26,16 @@ pub struct UndoSelection<'a> {
 
 /// The steps that a run changed, or tried to change, by its report.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ChangedSteps(BTreeMap<HostName, BTreeSet<StepId>>);
+pub struct ChangedSteps(BTreeMap<HostName, BTreeMap<StepId, ChangeCertainty>>);
+
+/// Whether a step of a run changed its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeCertainty {
+    /// The report says that it did.
+    Changed,
+    /// It failed or did not end, perhaps before its change.
+    Tried,
+}
 
 impl ChangedSteps {
     /// Returns the steps of a run whose actions ran.
@@ -35,19 +44,24 @@ impl ChangedSteps {
         let has_acted = |step: &&StepReport| {
             step.has_changed_host() || matches!(step.result, StepResult::Failed { .. }) && !step.took.is_zero()
         };
-        let list = |host: &HostReport| host.steps.iter().filter(has_acted).map(|step| step.id.clone()).collect();
-        let mut steps: BTreeMap<HostName, BTreeSet<StepId>> =
+        let rate = |step: &StepReport| match step.has_changed_host() {
+            true => (step.id.clone(), ChangeCertainty::Changed),
+            false => (step.id.clone(), ChangeCertainty::Tried),
+        };
+        let list = |host: &HostReport| host.steps.iter().filter(has_acted).map(rate).collect();
+        let mut steps: BTreeMap<HostName, BTreeMap<StepId, ChangeCertainty>> =
             run.report.hosts.iter().map(|host| (host.host.clone(), list(host))).collect();
         for StepInFlight { host, step, .. } in &run.in_flight {
-            steps.entry(host.clone()).or_default().insert(step.clone());
+            steps.entry(host.clone()).or_default().entry(step.clone()).or_insert(ChangeCertainty::Tried);
         }
         Self(steps)
     }
 
     /// Returns the steps of a host that `filter` includes.
-    pub fn list_steps(&self, host: &HostName, filter: &StepFilter) -> Vec<StepId> {
+    pub fn list_steps(&self, host: &HostName, filter: &StepFilter) -> Vec<(StepId, ChangeCertainty)> {
         let own = self.0.get(host).into_iter().flatten();
-        own.filter(|step| filter.admits_step(&step.recipe, &step.step)).cloned().collect()
+        let admitted = own.filter(|(step, _)| filter.admits_step(&step.recipe, &step.step));
+        admitted.map(|(step, certainty)| (step.clone(), *certainty)).collect()
     }
 
     /// Returns the hosts of the run.
@@ -151,7 +165,7 @@ impl GeneratedUndo {
     pub fn refuse_missing_hosts(&mut self, selection: UndoSelection<'_>, members: &[HostName]) {
         let Some(changed) = selection.changed else { return };
         for host in changed.hosts().filter(|host| !members.contains(host)) {
-            let refuse = |step| UndoRefusal { host: host.clone(), step: Some(step), why: MISSING_HOST.to_owned() };
+            let refuse = |(step, _)| UndoRefusal { host: host.clone(), step: Some(step), why: MISSING_HOST.to_owned() };
             self.refused.extend(changed.list_steps(host, selection.filter).into_iter().map(refuse));
         }
     }
