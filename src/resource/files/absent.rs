@@ -3,7 +3,7 @@
 use crate::diag::{Diag, DiagCode};
 use crate::model::{BlockClass, DisruptionClass, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
-use crate::resource::shared::file_target::{describe_type, path_probe};
+use crate::resource::shared::file_target::{describe_lost_special_file, describe_type, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, format_mode, parent_path, path_state};
 use crate::resource::traits::{EffectReach, GuardSupport, KindTraits, PackageExposure};
@@ -320,7 +320,7 @@ impl TypedResource for AbsentResource {
 
     fn undo(&self, diff: &AbsentDiff) -> UndoEffect {
         let lost = diff.existing.iter().find_map(|at| match at.info.kind {
-            PathType::Other => Some(format!("`{}` is a special file, which is not kept", at.path)),
+            PathType::Other => Some(describe_lost_special_file(&at.path)),
             PathType::File if !self.backup => Some("the step declares `backup: false`".to_owned()),
             PathType::File if at.info.size > KEPT_SIZE_LIMIT => {
                 Some(format!("`{}` is larger than {} MiB and is not kept", at.path, KEPT_SIZE_LIMIT >> 20))

@@ -216,8 +216,8 @@ impl TypedResource for FileResource {
         Some(ActionBatch { directory, new_path, ..ActionBatch::new("sync files") })
     }
 
-    fn undo(&self, _diff: &FileDiff) -> UndoEffect {
-        self.target.undo_write(self.backup)
+    fn undo(&self, diff: &FileDiff) -> UndoEffect {
+        self.target.undo_write(self.backup, diff)
     }
 }
 

@@ -4,7 +4,8 @@ use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, UndoEffect, Value};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
 use crate::resource::shared::file_target::{
-    ParentState, check_parent, describe_differences, describe_type, path_probe, resolve_link_target, type_basis,
+    ParentState, check_parent, describe_differences, describe_type, path_probe, resolve_link_target, restore_path,
+    type_basis,
 };
 use crate::resource::shared::shell::{self, SymlinkSpec};
 use crate::resource::shared::support::{
@@ -328,8 +329,11 @@ impl TypedResource for LinkResource {
         Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
     }
 
-    fn undo(&self, _diff: &LinkDiff) -> UndoEffect {
-        UndoEffect::restore_paths([&self.path])
+    fn undo(&self, diff: &LinkDiff) -> UndoEffect {
+        match diff {
+            LinkDiff::Create { other, .. } => restore_path(&self.path, other.as_ref().map(|info| info.kind)),
+            LinkDiff::Modify(_) | LinkDiff::Remove { .. } => UndoEffect::restore_paths([&self.path]),
+        }
     }
 }
 

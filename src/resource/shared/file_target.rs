@@ -177,9 +177,9 @@ impl FileTarget {
     }
 
     /// Returns how a change of the file is undone. A copy is kept unless the step declares that it wants none.
-    pub fn undo_write(&self, backup: bool) -> UndoEffect {
+    pub fn undo_write(&self, backup: bool, diff: &FileDiff) -> UndoEffect {
         match backup {
-            true => UndoEffect::restore_paths([&self.path]),
+            true => restore_path(&self.path, diff.former_type()),
             false => UndoEffect::irreversible("the step declares `backup: false`"),
         }
     }
@@ -233,13 +233,13 @@ impl FileTarget {
     }
 
     fn assess_replacement(&self, info: &PathInfo) -> Assessment<FileDiff> {
-        let what = describe_type(info);
-        let reason = format!("`{}` is a {what}", self.path);
-        Assessment::differs(reason, self.creation_diff(Some(what)), DisruptionClass::D0, type_basis(info))
+        let former = FormerPath { kind: info.kind, label: describe_type(info) };
+        let reason = format!("`{}` is a {}", self.path, former.label);
+        Assessment::differs(reason, self.creation_diff(Some(former)), DisruptionClass::D0, type_basis(info))
     }
 
     /// Returns the diff of a file that does not exist, or of `other`, which it replaces.
-    fn creation_diff(&self, other: Option<String>) -> FileDiff {
+    fn creation_diff(&self, other: Option<FormerPath>) -> FileDiff {
         FileDiff::Write {
             other,
             content: self.content_diff(None),
@@ -302,7 +302,7 @@ impl FileTarget {
             return Assessment::blocked(BlockClass::Host, reason, type_basis(info))
                 .hint("a `file` step never removes a directory; remove it with a `directory` step instead");
         }
-        let from = match info.kind {
+        let label = match info.kind {
             PathType::File => format!("file, {}", describe_bytes(info.size, None, false)),
             _ => describe_type(info),
         };
@@ -310,7 +310,7 @@ impl FileTarget {
         if let (PathType::File, false) = (info.kind, self.body.secret) {
             basis["content"] = json!(info.sha256);
         }
-        let diff = FileDiff::Remove { before: from };
+        let diff = FileDiff::Remove { before: FormerPath { kind: info.kind, label } };
         Assessment::differs(format!("`{}` exists", self.path), diff, DisruptionClass::D0, basis)
     }
 }
@@ -319,14 +319,30 @@ impl FileTarget {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(in crate::resource) enum FileDiff {
     /// The file is missing, has other content, or `other` (a link, a special file) stands in its place.
-    Write { other: Option<String>, content: ContentDiff, ownership: OwnershipDiff },
+    Write { other: Option<FormerPath>, content: ContentDiff, ownership: OwnershipDiff },
     /// The content matches, so that it can stay.
     Ownership(OwnershipDiff),
     /// Something stands where nothing is declared.
-    Remove { before: String },
+    Remove { before: FormerPath },
+}
+
+/// What a change replaces or removes: its type, and its description for people.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(in crate::resource) struct FormerPath {
+    kind: PathType,
+    pub label: String,
 }
 
 impl FileDiff {
+    /// Returns the type of what a change replaces or removes; `None` for a file that is written again, or for nothing.
+    fn former_type(&self) -> Option<PathType> {
+        match self {
+            Self::Write { other, .. } => other.as_ref().map(|other| other.kind),
+            Self::Remove { before } => Some(before.kind),
+            Self::Ownership(_) => None,
+        }
+    }
+
     /// Reports whether no regular file exists at the path yet.
     pub fn is_creation(&self) -> bool {
         match self {
@@ -353,12 +369,12 @@ impl ResourceDiff for FileDiff {
     fn render_changes(&self) -> Vec<AttributeChange> {
         match self {
             Self::Write { other, content, ownership } => {
-                let other = other.as_ref().map(|other| AttributeChange::new("type", Some(other), Some("file")));
+                let other = other.as_ref().map(|other| AttributeChange::new("type", Some(&other.label), Some("file")));
                 other.into_iter().chain([content.render_change()]).chain(ownership.render_changes()).collect()
             }
             Self::Ownership(ownership) => ownership.render_changes(),
             Self::Remove { before } => {
-                vec![AttributeChange::new("file", Some(before), None)]
+                vec![AttributeChange::new("file", Some(&before.label), None)]
             }
         }
     }
@@ -454,6 +470,20 @@ pub(in crate::resource) fn resolve_link_target(path: &str, target: &str) -> Stri
         (false, Some("/")) => format!("/{target}"),
         (false, Some(folder)) => format!("{folder}/{target}"),
     }
+}
+
+/// Returns how a change of a path is undone that had something of the type `former`. The journal of a host copies files
+/// and links only.
+pub(in crate::resource) fn restore_path(path: &str, former: Option<PathType>) -> UndoEffect {
+    match former {
+        Some(PathType::Other) => UndoEffect::irreversible(&describe_lost_special_file(path)),
+        _ => UndoEffect::restore_paths([path]),
+    }
+}
+
+/// Returns why the removal of a special file cannot be undone.
+pub(in crate::resource) fn describe_lost_special_file(path: &str) -> String {
+    format!("`{path}` is a special file, which is not kept")
 }
 
 /// Returns the file type in words.

@@ -194,7 +194,7 @@ pub(super) fn assess_removal(want: &AptRepositoryResource, seen: &Observation) -
             (StepVerdict::Ok, _) => {}
             (StepVerdict::Change, Some(FileDiff::Remove { before })) => {
                 let part = if target.path == want.sources.path { RepositoryFile::Source } else { RepositoryFile::Key };
-                files.push(RemovedFile { path: target.path, part, before: before.clone() });
+                files.push(RemovedFile { path: target.path, part, before: before.label.clone() });
             }
             _ => return Ok(judgement.with_diff(None)),
         }

@@ -257,7 +257,7 @@ impl DnfRepository {
             match (judgement.verdict, &judgement.diff) {
                 (StepVerdict::Ok, _) => {}
                 (StepVerdict::Change, Some(FileDiff::Remove { before })) => {
-                    files.push(RemovedFile { path: target.path, part, before: before.clone() });
+                    files.push(RemovedFile { path: target.path, part, before: before.label.clone() });
                 }
                 _ => return judgement.with_diff(None),
             }

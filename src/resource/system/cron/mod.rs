@@ -354,8 +354,11 @@ impl TypedResource for CronResource {
         Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
     }
 
-    fn undo(&self, _diff: &CronDiff) -> UndoEffect {
-        self.target.undo_write(self.backup)
+    fn undo(&self, diff: &CronDiff) -> UndoEffect {
+        match diff {
+            CronDiff::File(file) => self.target.undo_write(self.backup, file),
+            CronDiff::Links { .. } => UndoEffect::restore_paths([&self.target.path]),
+        }
     }
 }
 

@@ -503,8 +503,8 @@ impl TypedResource for UnitResource {
 
     fn undo(&self, diff: &UnitDiff) -> UndoEffect {
         match diff {
-            UnitDiff::File { links, .. } => {
-                let mut effect = self.target.undo_write(self.backup);
+            UnitDiff::File { file, links, .. } => {
+                let mut effect = self.target.undo_write(self.backup, file);
                 if effect.irreversible.is_none() && !links.is_empty() {
                     let text = String::from_utf8_lossy(self.target.body.bytes());
                     let new = list_installs(&text).into_iter().map(|install| install.link_path(&self.name));
