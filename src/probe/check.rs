@@ -89,6 +89,9 @@ pub(crate) fn build_section(probe: &Probe, checks: ProbeCheckOptions) -> Option<
     };
     let body = env.iter().fold(start, set);
     let body = body.code("forge_check").word(user.as_deref().unwrap_or(""));
+    if checks.confined {
+        section.read = read_confined_answers;
+    }
     section.body = section.body.append_fragment(body.word(cwd.as_deref().unwrap_or("/")).word(script));
     section.timeout_s = timeout_s.unwrap_or(checks.limit_seconds()).max(1);
     section.cap = CHECK_OUTPUT_CAP;
@@ -100,6 +103,30 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
     for probe in &section.probes {
         out.insert(probe.clone(), read_answer(section, raw, probe).map(ProbeReading::Output));
     }
+}
+
+/// The C library's text for `EROFS` under `LC_ALL=C`.
+const READ_ONLY_ERROR: &str = "Read-only file system";
+
+/// Reads the answers of checks in the read-only view. A check that could not write there has not answered: outside of the
+/// view it may have another result.
+fn read_confined_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
+    for probe in &section.probes {
+        let answer = read_answer(section, raw, probe).and_then(|output| match output.status {
+            0 => Ok(output),
+            _ if output.stderr.raw().contains(READ_ONLY_ERROR) => Err(write_refused_reason(&output)),
+            _ => Ok(output),
+        });
+        out.insert(probe.clone(), answer.map(ProbeReading::Output));
+    }
+}
+
+fn write_refused_reason(output: &ProbeOutput) -> UnansweredReason {
+    let why = format!(
+        "the check exited with {} after a write was refused; forge runs it in a read-only view, so it must not write",
+        output.status
+    );
+    UnansweredReason::new(why).with_message(output.stderr.clone())
 }
 
 fn read_answer(section: &ProbeSection, raw: &SectionOutput, probe: &Probe) -> Result<ProbeOutput, UnansweredReason> {

@@ -15,8 +15,12 @@ fn probe(user: Option<&str>) -> Probe {
 }
 
 fn one(user: Option<&str>, raw: &SectionOutput) -> Result<ProbeOutput, UnansweredReason> {
+    read(user, ProbeCheckOptions::default(), raw)
+}
+
+fn read(user: Option<&str>, checks: ProbeCheckOptions, raw: &SectionOutput) -> Result<ProbeOutput, UnansweredReason> {
     let probe = probe(user);
-    let seen = answers(&build_section(&probe, ProbeCheckOptions::default()).expect("a check"), raw);
+    let seen = answers(&build_section(&probe, checks).expect("a check"), raw);
     seen.get(&probe).map(|reading| match reading {
         ProbeReading::Output(output) => output.clone(),
         other => panic!("{other:?}"),
@@ -71,4 +75,17 @@ fn check_is_unknown_where_confinement_fails() {
         build_section(&probe(None), ProbeCheckOptions { confined: true, limit: None }).expect("a check").body
     );
     assert!(text.contains("remount,bind,ro"), "{text}");
+}
+
+/// Outside of the view the same check may succeed.
+#[test]
+fn check_that_cannot_write_in_the_view_is_unknown() {
+    let stderr = "touch: cannot touch '/srv/.probe': Read-only file system\n";
+    let ended = |status| SectionOutput { end: SectionEnd::Exited(status), stderr: stderr.into(), ..printed("") };
+    let confined = ProbeCheckOptions { confined: true, limit: None };
+    let why =
+        "the check exited with 1 after a write was refused; forge runs it in a read-only view, so it must not write";
+    assert_eq!(read(None, confined, &ended(1)), Err(UnansweredReason::new(why).with_message(stderr)));
+    assert_eq!(read(None, confined, &ended(0)).map(|output| output.status), Ok(0));
+    assert_eq!(one(None, &ended(1)).map(|output| output.status), Ok(1), "the host's own file system");
 }
