@@ -72,7 +72,8 @@ pub struct HostDrift {
     pub reach: HostReachability,
     /// Steps and verifications that match.
     pub settled: usize,
-    /// Steps that can be evaluated only after a finding of the host is repaired: they are not separate findings.
+    /// Steps that can be evaluated only once others match, which differ or are unknown, perhaps ignored by `drift.ignore`:
+    /// they are not separate findings.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub follow: usize,
     /// Indications that this is another host than the intended one, and the hold that keeps apply from changing it.
@@ -344,7 +345,7 @@ pub struct DriftCounts {
     /// Number of findings that were resolved since the previous run.
     #[serde(default)]
     pub resolved: usize,
-    /// Steps and verifications that can be evaluated only after others are repaired.
+    /// Steps and verifications that can be evaluated only once others match.
     #[serde(default)]
     pub follow: usize,
     /// Findings by the name of their cause, and by the name of their severity.

@@ -82,7 +82,7 @@ fn render_summary(told: &DriftReportInput<'_>) -> String {
     }
     let rest = [
         (counts.settled, "unchanged"),
-        (counts.follow, "waiting for a repair"),
+        (counts.follow, "waiting for another step"),
         (counts.ignored, "ignored"),
         (counts.resolved, "resolved"),
     ];

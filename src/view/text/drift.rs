@@ -153,9 +153,10 @@ fn closing_line(drift: &DriftReport) -> String {
     format!("{} {}{} ({time})", paint(style, "drift:"), parts.join("; "), format_aside(&counts))
 }
 
-/// Returns the counts of what waits for a repair, and of ignored and resolved findings.
+/// Returns the counts of what waits for another step, and of ignored and resolved findings.
 fn format_aside(counts: &DriftCounts) -> String {
-    let aside = [(counts.follow, "waiting for a repair"), (counts.ignored, "ignored"), (counts.resolved, "resolved")];
+    let aside =
+        [(counts.follow, "waiting for another step"), (counts.ignored, "ignored"), (counts.resolved, "resolved")];
     match formatting::join_counts(&aside) {
         some if some.is_empty() => some,
         some => format!("; {some}"),

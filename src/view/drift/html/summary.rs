@@ -44,7 +44,7 @@ pub fn render_tiles(told: &DriftReportInput<'_>) -> String {
         ("unknown", counts.unknown, "unknown"),
         ("unreachable", counts.unreachable, "unreachable"),
         ("good", counts.settled, "unchanged"),
-        ("follow", counts.follow, "waiting for a repair"),
+        ("follow", counts.follow, "waiting for another step"),
         ("resolved", counts.resolved, "resolved"),
         ("ignored", counts.ignored, "ignored"),
     ]);
