@@ -268,6 +268,8 @@ impl EditedFile {
                     self.path, info.size
                 )
             }
+            // Probes send the text of a file that all users may read (probe/path.rs).
+            Some(_) if info.mode & 0o004 != 0 => format!("`{}` is not UTF-8 text", self.path),
             // Probes do not read root's private files in a directory that other users can write to (probe/path.rs).
             Some(_) => format!(
                 "`{}` is not UTF-8 text, or is readable only by root in a directory that other users can write to",
