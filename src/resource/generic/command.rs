@@ -1,7 +1,7 @@
 //! `command`: a check, and a command that runs if the check fails.
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::{DisruptionClass, GuardEffect, SecretStore, UndoDeclaration, UndoEffect, Value};
+use crate::model::{DisruptionClass, GuardEffect, SecretStore, StepVerdict, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, PathState, Probe, ProbeOutput, UnansweredReason};
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::shell;
@@ -24,9 +24,10 @@ Use it if no other kind fits. All scripts are POSIX shell, run by `sh` with stdi
 
 **`check` decides.** It must be read-only: it runs in every plan, and again right before and after the change. Exit code
 0 means that the desired state is reached, 1 (or a code in `check_not`) means that it is not. With any other exit code
-the step is `unknown`. `creates: PATH` is the short form: the desired state is reached if the path exists. A command
-without either is rejected, because forge could not detect whether it needs to run; so is a `check`, `verify` or `removed`
-that is empty or only a comment. An unchanged step reports `check reports the desired state`.
+the step is `unknown`, as with `grep -q TEXT FILE` if the file is missing: begin with `test -e FILE &&`. `creates: PATH`
+is the short form: the desired state is reached if the path exists. A command without either is rejected, because forge
+could not detect whether it needs to run; so is a `check`, `verify` or `removed` that is empty or only a comment. An
+unchanged step reports `check reports the desired state`.
 
 **`verify`** is an additional, stricter check: the step passes only if it exits 0, too.
 
@@ -213,7 +214,15 @@ fn parse_images(text: &str) -> Result<Vec<(String, String)>, Diag> {
 enum CommandCheckResult {
     Holds(&'static str),
     Not(String),
+    /// The script ran, but its exit code is not an answer.
+    Undecided(UnansweredReason),
 }
+
+/// From here on, the shell reports that a command could not be run, or that a signal ended it.
+const NOT_RUN_STATUS: i32 = 126;
+
+const UNDECIDED_HINT: &str = "exit codes other than 0 and 1 leave the step unknown: let the check exit 1, as in \
+     `test -e FILE && grep -q TEXT FILE`, or list the code in `check_not`";
 
 impl CommandResource {
     fn script_probe(&self, part: &str, script: &str) -> Probe {
@@ -273,8 +282,14 @@ impl CommandResource {
             status if status == 1 || self.check_not.contains(&i64::from(status)) => {
                 Ok(CommandCheckResult::Not(format!("{part} exited with {status}")))
             }
-            status => Err(UnansweredReason::new(format!("{part} could not be evaluated: it exited with {status}"))
-                .with_message(last_line(output.stderr.raw()))),
+            status => {
+                let why = UnansweredReason::new(format!("{part} could not be evaluated: it exited with {status}"))
+                    .with_message(last_line(output.stderr.raw()));
+                match status {
+                    NOT_RUN_STATUS.. => Err(why),
+                    _ => Ok(CommandCheckResult::Undecided(why)),
+                }
+            }
         }
     }
 
@@ -282,6 +297,7 @@ impl CommandResource {
         let (holds, why) = match found {
             CommandCheckResult::Holds(why) => (true, why.to_owned()),
             CommandCheckResult::Not(why) => (false, why),
+            CommandCheckResult::Undecided(unknown) => return self.assess_undecided(&unknown, cx),
         };
         // With which status a check fails makes no difference to the action.
         let basis = json!({ "check": if holds { "as desired" } else { "not" } });
@@ -307,6 +323,15 @@ impl CommandResource {
                 let diff = self.command_diff(CheckFinding::NotKnown);
                 Assessment::differs(reason, diff, DisruptionClass::D0, basis).mark_predicted()
             }
+        }
+    }
+
+    /// Evaluates a check whose exit code is not an answer, as that of `grep` for a missing file.
+    fn assess_undecided(&self, unknown: &UnansweredReason, cx: &AssessmentContext<'_>) -> Assessment<CommandDiff> {
+        let judgement = self.assess_unknown(unknown, cx);
+        match judgement.verdict {
+            StepVerdict::Unknown => judgement.hint(UNDECIDED_HINT),
+            _ => judgement,
         }
     }
 
