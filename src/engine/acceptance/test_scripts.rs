@@ -203,6 +203,18 @@ mod tests {
         }
     }
 
+    /// This test starts its program from a shell, which would report it in its own words.
+    #[test]
+    fn missing_program_of_memory_read_is_named() {
+        let text = include_str!("../../../recipes/tests/memory-read.yaml");
+        let script: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("    ")).collect();
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.env("PATH", "/nonexistent").arg("-c").arg(script.join(" ")).args(["sh", "1", "64M", "10"]);
+        let output = shell.output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "the program `sysbench` is not installed\n");
+        assert_eq!(output.status.code(), Some(127));
+    }
+
     fn own(words: &[&str]) -> Vec<String> {
         words.iter().map(|word| (*word).to_owned()).collect()
     }
