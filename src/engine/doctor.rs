@@ -17,9 +17,11 @@ use super::run_options::RunOptions;
 use crate::config::Project;
 use crate::model::{ExitCode, HostName};
 use crate::plan::{HostReachability, UnreachableReason};
+use crate::probe::Probe;
 use camino::Utf8Path;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Findings of one host.
@@ -95,9 +97,9 @@ pub async fn doctor(
         Some(access) => cluster::check_cluster(project, access, options).await,
         None => Vec::new(),
     };
-    let seen =
-        observe_probes(project, hosts, &host_checks::list_doctor_probes(&list_facts_used(project)), options, events)
-            .await;
+    let probes = host_checks::list_doctor_probes(&list_facts_used(project));
+    let second = BTreeSet::from([Probe::Account]);
+    let seen = observe_probes(project, hosts, [&probes, &second], options, events).await;
     let simulated = hosts.iter().filter(|host| project.is_simulated(host)).cloned().collect();
     let hosts = seen.seen.iter().map(|seen| HostHealth {
         host: seen.host.clone(),

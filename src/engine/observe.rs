@@ -156,7 +156,7 @@ pub async fn observe_facts(
     let of_hosts = crate::facts::fact_probes();
     let of_cluster = crate::facts::cluster_facts().iter().map(|fact| Probe::ClusterFact { name: fact.name.to_owned() });
     let probes = of_hosts.chain(of_cluster).collect();
-    observe_probes(project, hosts, &probes, options, events).await
+    observe_probes(project, hosts, [&probes, &BTreeSet::new()], options, events).await
 }
 
 /// Observes the cluster that a run has created, over its open session.
@@ -180,10 +180,12 @@ pub(super) async fn observe_created_cluster(
 }
 
 /// Sends the same probes to each of `hosts` in one round trip, split between hosts and the cluster's API as applicable.
+/// A host answers the `second` ones at the same time over another channel of its connection, as an apply needs one besides
+/// that of its lock: a host that refuses it is unreachable, and other answers to them are not returned.
 pub(super) async fn observe_probes(
     project: &Project,
     hosts: &[HostName],
-    probes: &BTreeSet<Probe>,
+    [probes, second]: [&BTreeSet<Probe>; 2],
     options: &RunOptions,
     events: &EventSender,
 ) -> ObservedHosts {
@@ -207,9 +209,10 @@ pub(super) async fn observe_probes(
         };
         let seen = match opened {
             Ok(glance) => {
-                let seen = query_host(&*glance, &host, &own, &project.secrets).await;
+                let other = open_second_channel(&*glance, &host, second, &project.secrets);
+                let (seen, refused) = tokio::join!(query_host(&*glance, &host, &own, &project.secrets), other);
                 glance.close().await;
-                seen
+                refused.filter(|_| seen.is_observed()).unwrap_or(seen)
             }
             Err(error) => from_failed_session(&host, &error),
         };
@@ -531,6 +534,20 @@ pub(super) async fn run_on_hosts<T, F: Future<Output = T>>(
         futures_util::stream::iter(numbered).buffer_unordered(parallel.max(1)).collect().await;
     list.sort_by_key(|(at, _)| *at);
     list.into_iter().map(|(_, done)| done).collect()
+}
+
+/// Sends probes over a channel of their own. Returns the host as unreachable if it refuses the channel.
+async fn open_second_channel(
+    link: &(impl ReadOnlySession + ?Sized),
+    host: &HostName,
+    probes: &BTreeSet<Probe>,
+    secrets: &SecretStore,
+) -> Option<ObservedHost> {
+    if probes.is_empty() || host.is_cluster() {
+        return None;
+    }
+    let error = link.observe(probes, secrets).await.err()?;
+    (error.kind == TransportErrorKind::Channel).then(|| from_failed_session(host, &error))
 }
 
 async fn query_host(

@@ -60,6 +60,7 @@ impl ReadOnlySession for SimulatedHost {
     fn observe<'s>(&'s self, probes: &'s BTreeSet<Probe>, secrets: &'s SecretStore) -> SessionFuture<'s, Observation> {
         Box::pin(async move {
             let compiled = self.settings.compile_probes(probes)?;
+            let _channel = self.take_channel()?;
             self.settings.observe_and_stamp(self.observe_probes(&compiled, secrets)).await
         })
     }
@@ -144,6 +145,16 @@ impl SimulatedHost {
             let sim = Self { root: root.into(), settings: ObservationSettings::from_options(request.options) };
             if sim.has_fault("refuse") { Err(simulated_error(TransportErrorKind::Refused)) } else { Ok(sim) }
         })
+    }
+
+    /// Takes the only channel of a host with that fault; other hosts have as many as needed.
+    fn take_channel(&self) -> Result<Option<TakenChannel>, TransportError> {
+        let path = self.root.join(".sim/channel-in-use");
+        match self.has_fault("one-channel") {
+            true if std::fs::File::create_new(&path).is_ok() => Ok(Some(TakenChannel(path))),
+            true => Err(simulated_error(TransportErrorKind::Channel)),
+            false => Ok(None),
+        }
     }
 
     fn has_fault(&self, fault: &str) -> bool {
@@ -273,6 +284,15 @@ impl SimulatedHost {
         ];
         let at = |name: &str| self.root.join(".sim").join(name).into_string();
         own.iter().fold(text, |text, (path, name)| text.replace(path, &at(name)))
+    }
+}
+
+/// The only channel of a host while it is in use.
+struct TakenChannel(Utf8PathBuf);
+
+impl Drop for TakenChannel {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).unwrap();
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::super::{Event, VerifyResult};
 use super::simulated_project::SimulatedProject;
-use crate::model::HostOutcome;
+use crate::model::{HostName, HostOutcome};
+use crate::plan::HostReachability;
 
 const ALL: &str = "apply:\n  - { recipe: r, on: all }\n";
 const THREE: &str = "steps:
@@ -380,4 +381,20 @@ fn reason_of_a_host_is_the_result_that_decides_its_outcome() {
     assert!(ran.describe_step("n1", "r/blocked").starts_with("blocked: "), "{}", ran.describe_step("n1", "r/blocked"));
     let reason = ran.host_message("n1");
     assert!(reason.starts_with("`s/failing` failed: exit status 4"), "{reason}");
+}
+
+/// An apply holds the lock over one channel and acts over another.
+#[test]
+fn doctor_finds_a_host_that_refuses_a_second_channel() {
+    let stage = SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", "steps: []\n")]);
+    let check = || {
+        let (project, hosts) = (stage.load_project(), [HostName::new("n1")]);
+        let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+        let options = stage.run_options();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(crate::engine::doctor(&project, &hosts, &options, &options.control_dir, false, &events))
+    };
+    assert_eq!(check().hosts[0].reach, HostReachability::Observed);
+    std::fs::write(stage.host_root("n1").join(".sim/one-channel"), "").unwrap();
+    assert!(matches!(check().hosts[0].reach, HostReachability::Unreachable(_)), "{:?}", check().hosts[0].reach);
 }

@@ -151,7 +151,10 @@ pub async fn diagnose_slow_job(
         None => {
             tokio::time::sleep(request.pause.saturating_sub(began.elapsed())).await;
             let counters = BTreeSet::from([Probe::Fact { name: "rdma_counters".to_owned() }]);
-            Ok((observe_probes(project, &hosts, &counters, options, events).await.seen, began.elapsed()))
+            Ok((
+                observe_probes(project, &hosts, [&counters, &BTreeSet::new()], options, events).await.seen,
+                began.elapsed(),
+            ))
         }
     };
     let outliers = find_host_outliers(project, &seen);
