@@ -68,7 +68,8 @@ const APT: &str = r#"apt() {
 abbreviations() { exec dpkg-query -W -f '${db:Status-Abbrev}|${binary:Package}\n' 2>/dev/null; }
 # Sets `states` to a line for each package, and one before the first.
 list_states() { states="
-$(abbreviations)"; }
+$(abbreviations)
+"; }
 interrupted() {
   for left in /var/lib/dpkg/updates/*; do
     if [ -e "$left" ]; then return 0; fi
@@ -82,11 +83,15 @@ interrupted() {
 }
 # Sets `are_held` to those of "$@" that are held, each after a blank.
 find_held() {
-  are_held=
+  are_held= unlisted=
   list_states
-  # Only if any package is held, dpkg is asked for these: it knows a package by several names.
-  case $# in 0) return 0 ;; esac
-  case $states in *"
+  # dpkg is asked for these only if any package is held, as it knows a package by several names, or if one of them has no
+  # line: a package may be held before it is installed.
+  for package; do
+    case $states in *"|$package
+"*|*"|$package:"*) ;; *) unlisted=yes ;; esac
+  done
+  case $unlisted$states in yes*|*"
 h"*) ;; *) return 0 ;; esac
   set -- $(dpkg-query -W -f '${db:Status-Want} ${binary:Package}\n' -- "$@" 2>/dev/null)
   while [ $# -gt 0 ]; do
