@@ -95,12 +95,13 @@ macro_rules! take_act_lock {
 const ACTING_WRAPPER: &str = concat!(take_act_lock!(), r#"exec /bin/sh -s "$m""#,);
 
 /// What an acting script, whose `$1` is the mark, does on its last line before its code: its shell prints the end markers
-/// however it exits.
-const ACTING_START: &str = r#"forge_frame=$1; trap 's=$?; printf "\001%s>%d." "$forge_frame" "$s"; printf "\001%s>%d." "$forge_frame" "$s" >&2' EXIT; "#;
+/// however it exits, also after a signal: bash would print the status of the last command then.
+const ACTING_START: &str = r#"forge_frame=$1; trap 's=$?; printf "\001%s>%d." "$forge_frame" "$s"; printf "\001%s>%d." "$forge_frame" "$s" >&2' EXIT; trap 'exit 143' HUP INT TERM; "#;
 
-/// The end of the last line of an acting script. Its processes do not inherit the act lock, otherwise a daemon would hold
-/// it forever: a shell keeps what it saves of a redirected descriptor from the programs that it starts.
-const ACTING_END: &str = " 8>&-; exit";
+/// What precedes the call on the last line of an acting script. Its programs do not inherit the act lock, otherwise a daemon
+/// would hold it forever: a shell keeps what it saves of a redirected descriptor from the programs that it starts. A
+/// subshell in the background that starts none would hold it, so scripts have none.
+const ACTING_CALL: &str = "8>&- ";
 
 /// Like [`ACTING_WRAPPER`], for a script that is ended after `$4` seconds: this shell prints the end markers then.
 const LIMITED_WRAPPER: &str = concat!(
@@ -224,7 +225,7 @@ impl ShellWrapper<'_> {
             ShellWrapper::Observing => SecretString::from(script.expose_secret().to_owned() + OBSERVING_END),
             ShellWrapper::Acting { stop_after: None, .. } => {
                 let (code, call) = script.expose_secret().rsplit_once('\n').unwrap_or(("", script.expose_secret()));
-                SecretString::from(format!("{code}\n{ACTING_START}{call}{ACTING_END}"))
+                SecretString::from(format!("{code}\n{ACTING_START}{ACTING_CALL}{call}; exit"))
             }
             _ => script,
         }
@@ -365,6 +366,10 @@ mod tests {
                 let whole = run_completed(shell, acting, code);
                 let expected = ("answer\n\x01MK>3.".to_owned(), "\x01MK>3.".to_owned(), Some(3));
                 assert_eq!(whole, expected, "{shell}: {code}");
+            }
+            for signal in ["TERM", "HUP"] {
+                let (stdout, _, status) = run_completed(shell, acting, &format!("true\nkill -{signal} $$\nsleep 5"));
+                assert_eq!((stdout.as_str(), status), ("\x01MK>143.", Some(143)), "{shell}: {signal}");
             }
             let (_, _, status) = run_completed(shell, acting, "set -u\necho \"$unset\"");
             assert_ne!(status, Some(0), "{shell}");
