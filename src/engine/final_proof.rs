@@ -6,7 +6,6 @@ use super::host_link::LinkLost;
 use super::host_report::to_verify_result;
 use super::host_view::StepFinding;
 use super::host_work::HostWork;
-use super::login_proof::prove_login;
 use super::recipe_verification::RecipeVerification;
 use super::report::{StepReport, VerifyReport};
 use super::unsettled_recipes::UnsettledRecipes;
@@ -31,8 +30,6 @@ impl<'h, 'r> FinalProof<'h, 'r> {
     /// Observes the host again and evaluates everything that is declared for it.
     pub async fn run(mut self) -> Vec<VerifyReport> {
         let applied = self.work.view.digest_declarations();
-        let doubtful = std::mem::take(&mut self.work.doubtful_logins);
-        prove_login(self.work, &doubtful).await;
         RecipeVerification::new(self.work).await_all_hosts().await;
         if self.work.host().is_cluster() {
             // What hosts did meanwhile may have changed what was observed in the cluster.

@@ -12,6 +12,7 @@ use super::host_report::{complete_report, empty_report, report_as_planned};
 use super::host_session::{HostSession, describe_transport_error};
 use super::host_start::await_host_start;
 use super::host_work::HostWork;
+use super::login_proof::prove_login;
 use super::recipe_verification::{RecipeVerification, can_verdict_change};
 use super::report::{HostReport, VerifyReport};
 use super::run_context::ApplyContext;
@@ -264,6 +265,7 @@ impl<'r> HostRun<'r> {
 
     /// Proves the whole host, writes the remaining records, and releases the lock.
     async fn finish(mut self) -> HostReport {
+        prove_login(&mut self.work).await;
         self.work.flush_records().await;
         let verify = match self.work.link.is_lost() {
             false => FinalProof::new(&mut self.work).run().await,

@@ -12,28 +12,42 @@ use std::time::Duration;
 const ATTEMPTS: u32 = 3;
 const ATTEMPT_PAUSE: Duration = Duration::from_secs(2);
 
-/// Fails the steps in `doubtful` that were reported as changed if forge cannot log in to the host again.
-pub(super) async fn prove_login(work: &mut HostWork<'_>, doubtful: &[StepId]) {
-    let changed = work
+/// Fails the steps that can have barred logins if forge cannot log in to the host again, and does not record them.
+pub(super) async fn prove_login(work: &mut HostWork<'_>) {
+    let doubtful = std::mem::take(&mut work.doubtful_logins);
+    let has_acted = |result: &StepResult| {
+        matches!(
+            result,
+            StepResult::Changed | StepResult::Pending { .. } | StepResult::Unknown { .. } | StepResult::Failed { .. }
+        )
+    };
+    let acted: Vec<StepId> = work
         .results
         .reports()
         .iter()
-        .any(|report| doubtful.contains(&report.id) && report.result == StepResult::Changed);
-    if !changed || work.link.is_lost() || !work.link.can_be_cut_off() {
+        .filter(|report| doubtful.contains(&report.id) && has_acted(&report.result))
+        .map(|report| report.id.clone())
+        .collect();
+    if acted.is_empty() || work.link.is_lost() || !work.link.can_be_cut_off() {
         return;
     }
     let Err(why) = try_to_log_in(work).await else { return };
-    let failure = StepFailure {
-        why: format!("since this change forge cannot log in to the host again: {}", why.raw()).into(),
-        hint: Some("repair the login on the console, then run `forge undo` or declare another change".into()),
-        tail: UntrustedText::default(),
-        log: None,
-        artifact: false,
-    };
+    let barred = format!("since this change forge cannot log in to the host again: {}", why.raw());
     work.results.revise_results(|report, _| {
-        let is_concerned = doubtful.contains(&report.id) && report.result == StepResult::Changed;
-        is_concerned.then(|| StepResult::Failed { failure: failure.clone() })
+        acted.contains(&report.id).then(|| StepResult::Failed { failure: add_barred_login(&report.result, &barred) })
     });
+    work.records.drop_failed(&acted);
+}
+
+/// Returns the failure of a step with the barred login as its reason, after an earlier one.
+fn add_barred_login(result: &StepResult, barred: &str) -> StepFailure {
+    let hint = Some("repair the login on the console, then run `forge undo` or declare another change".into());
+    match result {
+        StepResult::Failed { failure } => {
+            StepFailure { why: format!("{}; {barred}", failure.why.raw()).into(), hint, ..failure.clone() }
+        }
+        _ => StepFailure { why: barred.into(), tail: UntrustedText::default(), hint, log: None, artifact: false },
+    }
 }
 
 /// Logs in over a connection of its own and runs a script as root.

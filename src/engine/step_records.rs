@@ -247,6 +247,11 @@ impl<'r> RecordQueue<'r> {
         script.append_fragment(crate::state::build_undone_script(&self.undone))
     }
 
+    /// Drops the records of steps that failed after they were proven.
+    pub fn drop_failed(&mut self, steps: &[StepId]) {
+        self.records.retain(|(id, _)| !steps.contains(id));
+    }
+
     /// Empties the queue: its records are written.
     pub fn mark_written(&mut self) {
         self.records.clear();

@@ -151,7 +151,7 @@ pub fn is_access_path(path: &str) -> bool {
     ACCESS_PATHS.iter().any(|folder| below(folder))
         || path.starts_with(FILTER_PATHS)
         || HOME_PATHS.contains(&path)
-        || path.strip_prefix("/home/").is_some_and(|name| !name.contains('/'))
+        || is_home(path)
         || is_shell_file(path)
         || holds_login_keys(path)
 }
@@ -164,7 +164,12 @@ fn holds_login_keys(path: &str) -> bool {
 }
 
 fn is_shell_file(path: &str) -> bool {
-    SHELL_FILES.contains(&path.rsplit('/').next().unwrap_or_default())
+    let Some((folder, name)) = path.rsplit_once('/') else { return false };
+    SHELL_FILES.contains(&name) && (folder == "/root" || is_home(folder))
+}
+
+fn is_home(path: &str) -> bool {
+    path.strip_prefix("/home/").is_some_and(|name| !name.contains('/'))
 }
 
 /// Formats the time of a guard as it is declared: `90s`, `5m`, `1h`.
@@ -200,7 +205,13 @@ mod tests {
         for path in ["/etc/security/limits.d/memlock.conf", "/etc/security/access.conf", "/etc/bashrc"] {
             assert!(is_access_path(path), "{path}");
         }
-        for path in ["/home/ann/notes", "/home/ann/bin/.bashrc.d", "/srv/home", "/etc/environment.d/a.conf"] {
+        for path in [
+            "/home/ann/notes",
+            "/home/ann/bin/.bashrc.d",
+            "/srv/home",
+            "/etc/environment.d/a.conf",
+            "/etc/skel/.bashrc",
+        ] {
             assert!(!is_access_path(path), "{path}");
         }
         for path in ["/root/.ssh/known_hosts", "/root/.sshrc", "/root/notes", "/etc/passwd-", "/srv"] {
