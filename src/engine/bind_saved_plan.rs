@@ -58,7 +58,8 @@ pub(super) fn bind_plan(
             continue;
         }
         seen.stale = ran.map(|ran| explain_earlier_run(ran, host, &now)).or_else(|| {
-            let continues = find_earlier_run(&bound.id, None, seen).is_some();
+            // A worker may take up what another one began, and did not record.
+            let continues = own_run.is_some() || find_earlier_run(&bound.id, None, seen).is_some();
             find_stale_reason(host, &now, continues)
         });
         if seen.stale.is_none() && !host.has_changes() && !now.has_changes() {

@@ -226,7 +226,11 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         let mut edited: Option<ObservedHost> = None;
         if let Some(case) = work.view.context(&shared) {
             let turns = case.expand_local_steps();
-            let recorded = RecordedRun { run: &work.run.options.run, plan: work.run.plan };
+            let recorded = RecordedRun {
+                run: &work.run.options.run,
+                plan: work.run.plan,
+                resumes: work.run.options.worker.is_some(),
+            };
             let own = OwnEffects::collect(&case, &turns, work.results.reports(), &recorded);
             for turn in turns.iter().filter(|turn| self.group.steps.contains(&turn.index)) {
                 let now = HostContext { seen: edited.as_ref().unwrap_or(work.view.seen()), ..case };

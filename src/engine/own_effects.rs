@@ -4,21 +4,23 @@ use super::event::StepResult;
 use super::report::StepReport;
 use crate::config::ExpansionState;
 use crate::model::{StepId, Value};
-use crate::plan::{HostContext, StepInstance, StepPlan, StepStage};
+use crate::plan::{self, HostContext, StepInstance, StepPlan, StepStage};
 use crate::probe::Probe;
-use crate::resource::{AttributeChange, ChangeAspect, EffectReach};
+use crate::resource::{AttributeChange, ChangeAspect, EffectReach, ProvidedItem};
 
 /// A run, as the records of a host name it.
 pub(super) struct RecordedRun<'a> {
     pub run: &'a str,
     /// The digest of the plan that it carries out.
     pub plan: &'a str,
+    /// Whether another process may have begun it and been stopped before it recorded what it changed.
+    pub resumes: bool,
 }
 
 /// The steps that changed a host since the plan was made, as far as they belong to its plan.
 pub(super) struct OwnEffects<'a> {
     acted: Vec<&'a StepInstance<'a>>,
-    /// Whether a step acted that is not among those of the host now.
+    /// Whether a step may have acted that is not among these.
     has_others: bool,
 }
 
@@ -43,7 +45,7 @@ impl<'a> OwnEffects<'a> {
             })
         };
         let acted: Vec<_> = turns.iter().filter(|turn| ids.contains(&&turn.expanded.id) || is_recorded(turn)).collect();
-        let has_others = ids.iter().any(|id| !turns.iter().any(|turn| turn.expanded.id == **id));
+        let has_others = run.resumes || ids.iter().any(|id| !turns.iter().any(|turn| turn.expanded.id == **id));
         Self { acted, has_others }
     }
 
@@ -60,7 +62,13 @@ impl<'a> OwnEffects<'a> {
             let traits = acted.step.traits();
             let ExpansionState::Resource(other) = &acted.expanded.state else { return true };
             let probes = other.probes();
-            let Some(touched) = list_paths(&probes) else { return true };
+            let Some(mut touched) = list_paths(&probes) else { return true };
+            // The home of a new account comes with files.
+            let provided = plan::list_provisions(acted);
+            touched.extend(provided.iter().filter_map(|item| match item {
+                ProvidedItem::Path(path) => Some(path.as_str()),
+                _ => None,
+            }));
             traits.reach != EffectReach::Resource
                 || traits.may_touch_other_files()
                 || touched

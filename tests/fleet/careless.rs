@@ -24,6 +24,27 @@ fn apply(project: &Project) -> Output {
     project.forge(["apply", "inventory.yaml", "--yes"])
 }
 
+/// The plan shows the file as new. `useradd` copies it from `/etc/skel` before the step of the file.
+#[test]
+fn account_and_a_file_that_its_home_comes_with_are_made_in_one_run() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let steps = "  - { name: account, user: { name: ann, shell: /bin/bash } }
+  - { name: profile, file: { path: /home/ann/.profile, owner: ann, group: ann, content: \"umask 027\\n\" } }
+";
+    expect(&apply(&with(Project::new(&nodes), steps)), 0);
+    assert_eq!(nodes[0].must("stat -c '%U %s' /home/ann/.profile; ls -A /home/ann | wc -l"), "ann 10\n3");
+}
+
+/// A hold of a package that is not installed yet blocks it. forge releases it for the change, and sets it again.
+#[test]
+fn held_package_is_installed_although_no_other_one_is_held() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    nodes[0].must("apt-mark hold forge-tool >&2");
+    expect(&apply(&with(Project::new(&nodes), "  - { name: tool, package: { name: forge-tool } }\n")), 0);
+    let state = nodes[0].must("dpkg-query -W -f '${db:Status-Abbrev}\n' forge-tool; apt-mark showhold");
+    assert_eq!(state, "hi \nforge-tool");
+}
+
 #[test]
 fn non_root_login_is_rejected_and_writes_nothing() {
     let Some(nodes) = Fleet::take(1) else { return };
