@@ -14,7 +14,8 @@ const LARGEST_BODY: usize = 8 << 10;
 /// `forge_rooted DIRECTORY…` succeeds if this runs as root, and only root can place entries in these directories, which
 /// are all parts of some paths, or replace them. `[ -d … ]` triggers an automount first.
 ///
-/// `forge_free PATH` succeeds if nothing has that name.
+/// `forge_free PATH` succeeds if nothing has that name. `forge_draft` fails if a killed run left something: the ordinary code
+/// removes it.
 const FUNCTIONS: &str = r#"forge_rooted() {
 for forge_p; do [ -d "$forge_p/." ] || return 1; done
 forge_n=$#
@@ -27,7 +28,10 @@ shift 2
 done
 }
 forge_free() { [ ! -e "$1" ] && [ ! -L "$1" ]; }
-forge_draft() { forge_free "$1" && forge_free "$2" && install -T -o "$3" -g "$4" -m "$5" -- /dev/null "$2"; }
+forge_draft() {
+for forge_p in "${1%/*}/.${1##*/}.forge-"????????T*; do forge_free "$forge_p" || return 1; done
+forge_free "$1" && install -T -o "$3" -g "$4" -m "$5" -- /dev/null "$2"
+}
 forge_publish() { [ -n "$forge_rooted" ] && forge_free "$1" && mv -fT -- "$2" "$1" 2>/dev/null; }
 forge_make() { [ -n "$forge_rooted" ] && forge_free "$1" && install -d -o "$2" -g "$3" -m "0$4" -- "$1" 2>/dev/null; }
 "#;
@@ -247,6 +251,17 @@ mod tests {
         }
         assert_eq!(list_names(folder.path()), ["link", "open"]);
         assert_eq!(list_names(&open), [""; 0]);
+    }
+
+    /// The ordinary code sweeps them.
+    #[test]
+    fn leftovers_of_a_killed_run_are_left_to_the_ordinary_code() {
+        let Some(folder) = private_directory() else { return };
+        let paths = ["a", "b"].map(|name| new_path(&folder.path().join(name), Some("x")));
+        let stray = folder.path().join(".b.forge-20250101T000000-bbbb.new");
+        fs_err::write(&stray, "secret").unwrap();
+        assert_eq!(run_group(&paths, None), vec![(Some(0), "ordinary".to_owned()); 2]);
+        assert_eq!(list_names(folder.path()), [".b.forge-20250101T000000-bbbb.new"]);
     }
 
     /// An unknown owner fails before anything has its name; the ordinary code tells why.

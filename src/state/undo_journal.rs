@@ -125,7 +125,10 @@ impl UndoScripts {
 }
 
 /// The subshell of the first action has placed them, or failed before.
-const PLACE_LEFT_RECORDS: &str = r#"if [ -n "$forge_new" ] && [ -e "${forge_new%% *}" ]; then sync $forge_new && forge_place || exit 1; fi
+const PLACE_LEFT_RECORDS: &str = r#"set --
+for f in $forge_new; do [ ! -e "$f" ] || set -- "$@" "$f"; done
+forge_new=$*
+[ -z "$forge_new" ] || { sync $forge_new && forge_place || exit 1; }
 forge_new=
 "#;
 
