@@ -1,7 +1,7 @@
 //! Turns the journals of hosts into recipes that declare the state before a run. Pure.
 
 use super::later_changes::{LaterChanges, PathStat};
-use super::undo_request::{ChangeCertainty, GeneratedUndo, UndoRefusal, UndoRequest, UndoSelection, UndoneChange};
+use super::undo_request::{GeneratedUndo, ReportedChange, UndoRefusal, UndoRequest, UndoSelection, UndoneChange};
 use crate::config::{GeneratedRecipe, escape_template};
 use crate::model::{HostName, StepId, UndoDeclaration, Value, format_guard_time};
 use crate::probe::Observation;
@@ -129,12 +129,12 @@ fn find_forgotten_changes(selection: UndoSelection<'_>, host: &HostName, journal
     let keeps_older = journal.oldest.as_deref().is_some_and(|oldest| oldest < selection.run);
     if let Some(changed) = selection.changed {
         // A script keeps the state before it changes anything.
-        let may_have_changed = |certainty| certainty == ChangeCertainty::Changed || !keeps_older;
+        let may_have_changed = |certainty| certainty == ReportedChange::Made || !keeps_older;
         let steps = changed.list_steps(host, selection.filter).into_iter();
         let refuse = |(step, certainty)| {
             let why = match certainty {
-                ChangeCertainty::Changed => FORGOTTEN,
-                ChangeCertainty::Tried => NOTHING_KEPT,
+                ReportedChange::Made => FORGOTTEN,
+                ReportedChange::Tried => NOTHING_KEPT,
             };
             UndoRefusal { host: host.clone(), step: Some(step), why: why.to_owned() }
         };

@@ -26,13 +26,13 @@ pub struct UndoSelection<'a> {
 
 /// The steps that a run changed, or tried to change, by its report.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct ChangedSteps(BTreeMap<HostName, BTreeMap<StepId, ChangeCertainty>>);
+pub struct ChangedSteps(BTreeMap<HostName, BTreeMap<StepId, ReportedChange>>);
 
 /// Whether a step of a run changed its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChangeCertainty {
+pub enum ReportedChange {
     /// The report says that it did.
-    Changed,
+    Made,
     /// It failed or did not end, perhaps before its change.
     Tried,
 }
@@ -45,20 +45,20 @@ impl ChangedSteps {
             step.has_changed_host() || matches!(step.result, StepResult::Failed { .. }) && !step.took.is_zero()
         };
         let rate = |step: &StepReport| match step.has_changed_host() {
-            true => (step.id.clone(), ChangeCertainty::Changed),
-            false => (step.id.clone(), ChangeCertainty::Tried),
+            true => (step.id.clone(), ReportedChange::Made),
+            false => (step.id.clone(), ReportedChange::Tried),
         };
         let list = |host: &HostReport| host.steps.iter().filter(has_acted).map(rate).collect();
-        let mut steps: BTreeMap<HostName, BTreeMap<StepId, ChangeCertainty>> =
+        let mut steps: BTreeMap<HostName, BTreeMap<StepId, ReportedChange>> =
             run.report.hosts.iter().map(|host| (host.host.clone(), list(host))).collect();
         for StepInFlight { host, step, .. } in &run.in_flight {
-            steps.entry(host.clone()).or_default().entry(step.clone()).or_insert(ChangeCertainty::Tried);
+            steps.entry(host.clone()).or_default().entry(step.clone()).or_insert(ReportedChange::Tried);
         }
         Self(steps)
     }
 
     /// Returns the steps of a host that `filter` includes.
-    pub fn list_steps(&self, host: &HostName, filter: &StepFilter) -> Vec<(StepId, ChangeCertainty)> {
+    pub fn list_steps(&self, host: &HostName, filter: &StepFilter) -> Vec<(StepId, ReportedChange)> {
         let own = self.0.get(host).into_iter().flatten();
         let admitted = own.filter(|(step, _)| filter.admits_step(&step.recipe, &step.step));
         admitted.map(|(step, certainty)| (step.clone(), *certainty)).collect()
