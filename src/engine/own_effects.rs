@@ -57,7 +57,9 @@ impl<'a> OwnEffects<'a> {
         }
         let ExpansionState::Resource(resource) = &turn.expanded.state else { return true };
         let probes = resource.probes();
-        let Some(paths) = list_paths(&probes) else { return !self.acted.is_empty() };
+        // Accounts and groups share memberships.
+        let paths = list_paths(&probes).filter(|paths| !paths.is_empty());
+        let Some(paths) = paths else { return !self.acted.is_empty() };
         self.acted.iter().any(|acted| {
             let traits = acted.step.traits();
             let ExpansionState::Resource(other) = &acted.expanded.state else { return true };
