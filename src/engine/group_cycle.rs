@@ -229,7 +229,7 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
             let recorded = RecordedRun {
                 run: &work.run.options.run,
                 plan: work.run.plan,
-                resumes: work.run.options.worker.is_some(),
+                resumes: work.run.options.worker.is_some() || work.began_busy,
             };
             let own = OwnEffects::collect(&case, &turns, work.results.reports(), &recorded);
             for turn in turns.iter().filter(|turn| self.group.steps.contains(&turn.index)) {

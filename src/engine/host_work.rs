@@ -28,6 +28,8 @@ pub(super) struct HostWork<'r> {
     pub undo: UndoLog,
     /// The guard of the script that ran last, until it is confirmed.
     pub guard: Option<ArmedGuard<'r>>,
+    /// Whether an earlier run still worked on the host, or would restore something there, when this one was planned.
+    pub began_busy: bool,
     /// Steps whose changes can bar later logins.
     pub doubtful_logins: Vec<StepId>,
     ahead: Option<ObservedAhead>,
@@ -51,6 +53,7 @@ impl<'r> HostWork<'r> {
         session: Box<dyn HostSession>,
     ) -> Self {
         let host = &plan.host;
+        let began_busy = seen.activity.is_some() || !seen.guards.is_empty();
         Self {
             run,
             plan,
@@ -61,6 +64,7 @@ impl<'r> HostWork<'r> {
             records: RecordQueue::new(run),
             undo: UndoLog::default(),
             guard: None,
+            began_busy,
             doubtful_logins: Vec::new(),
             ahead: None,
         }

@@ -13,7 +13,8 @@ pub(super) struct RecordedRun<'a> {
     pub run: &'a str,
     /// The digest of the plan that it carries out.
     pub plan: &'a str,
-    /// Whether another process may have begun it and been stopped before it recorded what it changed.
+    /// Whether another process may have begun it and been stopped before it recorded what it changed, or an earlier run
+    /// still worked on the host when it was planned.
     pub resumes: bool,
 }
 

@@ -483,7 +483,7 @@ pub struct ActionBatch {
     pub words: Vec<String>,
     /// The directory that the action leaves to be synced with those of the others, if `$FORGE_LATER` is set.
     pub directory: Option<String>,
-    /// What the whole action comes to if nothing is at its path.
+    /// The file or directory that the whole action makes if nothing is at its path.
     pub new_path: Option<NewPath>,
 }
 

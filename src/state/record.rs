@@ -118,7 +118,7 @@ pub fn build_records_script(records: &[(StepId, StepRecord)]) -> ShellFragment {
     build_staged_records_script(records).code("sync $forge_new && forge_place || exit 1\n")
 }
 
-/// Returns the script that writes `records` into the folder beside them. Sets `forge_new` to their files there, which a
+/// Returns the script that writes `records` into the folder for new ones. Sets `forge_new` to their files there, which a
 /// caller syncs with others of its own before it calls `forge_place`, which gives them their places. The names of records
 /// contain no characters that a shell splits or expands.
 pub(super) fn build_staged_records_script(records: &[(StepId, StepRecord)]) -> ShellFragment {

@@ -146,7 +146,7 @@ impl FileTarget {
         shell::write_file(&self.write_spec(cx, backup, validate))
     }
 
-    /// Returns what is made if nothing is at the path.
+    /// Returns the file that is made if nothing is at the path.
     pub fn describe_new_file(&self, cx: &AssessmentContext<'_>) -> NewPath {
         NewPath {
             path: self.path.clone(),
