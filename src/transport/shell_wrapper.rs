@@ -76,14 +76,15 @@ const OBSERVING_END: &str = r#"; s=$?; printf '\001%s>%d.' "$1" "$s"; printf '\0
 /// Takes the act lock, whose file is `$f.act`, and checks that the run `$2` still holds the writer lock, whose file is
 /// `$3`. The act lock is taken before the owner is read: a process that takes the writer lock writes its owner before it
 /// checks the act lock, so at least one of the two sees the other. The file of the act lock names the owner too, with the
-/// process of this shell: a script goes on if its run detaches from it.
+/// process of this shell: a script goes on if its run detaches from it. An earlier script of the run may have printed its
+/// end markers while its shell had not yet exited, so the lock is awaited for a moment.
 macro_rules! take_act_lock {
     () => {
         concat!(
             own_path!(),
             r#"f=$3; no() { printf '\001%s\041%s.' "$m" "$1"; exit 0; }; "#,
             r#"[ -f "$f" ] && [ -O "$f" ] && [ -f "$f.act" ] && [ -O "$f.act" ] || no lost; "#,
-            r#"exec 8<>"$f.act"; flock -n 8 || no acting; "#,
+            r#"exec 8<>"$f.act"; flock -w 2 8 || no acting; "#,
             check_holder!(),
             r#"{ read -r l; read -r l; printf '%s\n%s\n' "$2" "$$"; while IFS= read -r l || [ -n "$l" ]; do printf '%s\n' "$l"; done; } <"$f" >"$f.act"; "#,
             r#"printf '\001%s<' "$m"; printf '\001%s<' "$m" >&2; "#,
@@ -95,8 +96,9 @@ macro_rules! take_act_lock {
 const ACTING_WRAPPER: &str = concat!(take_act_lock!(), r#"exec /bin/sh -s "$m""#,);
 
 /// What an acting script, whose `$1` is the mark, does on its last line before its code: its shell prints the end markers
-/// however it exits, also after a signal: bash would print the status of the last command then.
-const ACTING_START: &str = r#"forge_frame=$1; trap 's=$?; printf "\001%s>%d." "$forge_frame" "$s"; printf "\001%s>%d." "$forge_frame" "$s" >&2' EXIT; trap 'exit 143' HUP INT TERM; "#;
+/// however it exits, also after a signal: bash would print the status of the last command then. The act lock is released
+/// before: the next script may follow at once. Only bash, leaving a function by `exit`, keeps it until it has ended.
+const ACTING_START: &str = r#"forge_frame=$1; trap 's=$?; exec 8>&-; printf "\001%s>%d." "$forge_frame" "$s"; printf "\001%s>%d." "$forge_frame" "$s" >&2' EXIT; trap 'exit 143' HUP INT TERM; "#;
 
 /// What precedes the call on the last line of an acting script. Its programs do not inherit the act lock, otherwise a daemon
 /// would hold it forever: a shell keeps what it saves of a redirected descriptor from the programs that it starts. A

@@ -193,6 +193,31 @@ async fn acting_script_does_not_run_without_the_lock() {
     assert!(!folder.path().join("touched").exists());
 }
 
+/// The shell of the script before prints its end markers before it ends.
+#[tokio::test]
+async fn acting_script_waits_a_moment_for_the_one_before() {
+    let _alone = lock_test_host();
+    let folder = tempfile::tempdir().unwrap();
+    let target = local_target(&folder);
+    let reader = HostReader::new(open_test_session(&target).await);
+    let writer = reader.acquire_lock(&lock_owner("r1"), None).await.unwrap();
+    let hold = |seconds: &str| {
+        let mut flock = std::process::Command::new("flock");
+        let held = flock.arg(format!("{}.act", target.paths.lock)).args(["-c", &format!("echo held; sleep {seconds}")]);
+        let mut held = held.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        std::io::Read::read_exact(held.stdout.as_mut().unwrap(), &mut [0; 5]).unwrap();
+        held
+    };
+    let mut before = hold("0.5");
+    let done = writer.run_acting_script(&build_script("echo did"), &SecretStore::default(), None).await.unwrap();
+    assert_eq!(done.stdout, b"did\n");
+    before.wait().unwrap();
+    let mut before = hold("6");
+    let error = writer.run_acting_script(&build_script("echo did"), &SecretStore::default(), None).await.unwrap_err();
+    assert_eq!((error.kind, error.sent_anything), (TransportErrorKind::StillActing, false));
+    before.wait().unwrap();
+}
+
 #[tokio::test]
 async fn acting_script_that_ignores_sigterm_times_out() {
     let _alone = lock_test_host();
