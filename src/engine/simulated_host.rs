@@ -2,7 +2,7 @@
 //!
 //! Inventories select it with `connect: { command: [forge-sim, FOLDER] }`. A recipe's own commands may inject faults:
 //! `refuse`: no session opens; `deaf`: no probe is answered; `held`: another run holds the lock; `lost`: the connection
-//! is lost during the acting script that created the file; `full`: records cannot be written; `plain`: forge runs as a
+//! is lost during the acting script that created the file; `busy`: a step of an earlier run still works there; `full`: records cannot be written; `plain`: forge runs as a
 //! user of that name; `dies` contains a number, and forge is killed before the acting script of that number: nothing
 //! runs afterwards, and `dead` marks that. Otherwise forge runs as root, whoever runs the test. `machine-id` and
 //! `hostname` identify the host; `paths` lists machine paths that are redirected below the host's folder; programs in
@@ -15,8 +15,8 @@ use super::remote_session::{TransportConnector, find_declared_connection};
 use super::run_options::{SessionConnector, SessionRequest};
 use super::window::{BOOT_ID_PATH, REBOOT_COMMAND};
 use crate::config::TransportKind;
-use crate::model::SecretStore;
-use crate::probe::{self, CompiledProbes, Observation, Probe};
+use crate::model::{SecretStore, UntrustedText};
+use crate::probe::{self, CompiledProbes, Observation, Probe, ProbeReading, RecordsState};
 use crate::script::{ScriptLimit, ShellFragment, ShellScript};
 use crate::transport::{
     FilePayload, LockOwner, ScriptOutput, TransportError, TransportErrorKind, UnitName, random_token,
@@ -174,8 +174,16 @@ impl SimulatedHost {
             Some(script) => Some(self.run_script(script, secrets).await.stdout),
             None => None,
         };
-        probe::parse_output(asked, &first.stdout, device.as_deref())
-            .map_err(|_| simulated_error(TransportErrorKind::Garbled))
+        let mut seen = probe::parse_output(asked, &first.stdout, device.as_deref())
+            .map_err(|_| simulated_error(TransportErrorKind::Garbled))?;
+        if self.has_fault("busy")
+            && let Ok(ProbeReading::Records(state)) = seen.get(&Probe::Records)
+        {
+            let running = vec![("forge-r1-1".to_owned(), UntrustedText::default())];
+            let state = Box::new(RecordsState { running, ..(**state).clone() });
+            seen.insert(Probe::Records, Ok(ProbeReading::Records(state)));
+        }
+        Ok(seen)
     }
 
     async fn act(&self, script: &ShellScript, secrets: &SecretStore) -> Result<ScriptOutput, TransportError> {

@@ -288,6 +288,30 @@ fn predicted_change_is_stale_if_another_one_would_be_made() {
     assert_eq!(stage.read_file("n1", "f/inner"), "precious");
 }
 
+/// The earlier run worked on after this one was planned.
+#[test]
+fn change_that_differs_because_an_earlier_run_still_worked_is_made() {
+    let steps = "steps:
+  - { name: one, file: { path: '@root/one', content: new, mode: '0640', @own } }
+";
+    for (busy, expected) in [(true, "changed"), (false, "stale: ")] {
+        let stage = SimulatedProject::new(1, ALL, &[("r", steps)]);
+        stage.write_host_file("n1", "one", "old");
+        if busy {
+            stage.create_host_file("n1", ".sim/busy");
+        }
+        let ran = stage.run_with(
+            |stage| {
+                let _ = std::fs::remove_file(stage.host_root("n1").join(".sim/busy"));
+                stage.write_host_file("n1", "one", "of the earlier run");
+            },
+            |_, _| (),
+        );
+        let step = ran.describe_step("n1", "r/one");
+        assert!(step.starts_with(expected), "{busy}: {step}");
+    }
+}
+
 #[test]
 fn step_completed_since_the_plan_is_ok() {
     let stage = SimulatedProject::new(1, ALL, &[("r", THREE)]);
