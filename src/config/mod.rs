@@ -104,7 +104,9 @@ pub use starter_inventory::{StarterConnect, StarterGroup, StarterHost, StarterIn
 pub use step_conflicts::{StepConflict, find_conflicts_by_facts, values_contradict};
 pub use template::{EvalOutcome, FactSource, PendingInput, TemplateError};
 pub use test_rounds::PlannedRounds;
-pub use test_suite::{DeclaredLimit, DeclaredTest, PairSelection, TestDefinition, TestOutput, TestPrograms, TestSuite};
+pub use test_suite::{
+    DeclaredLimit, DeclaredTest, PairSelection, TestDefinition, TestOutput, TestPrograms, TestSuite, find_placeholders,
+};
 pub use written_values::WrittenValues;
 pub use yaml_node::{YamlData, YamlKey, YamlNode};
 

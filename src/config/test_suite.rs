@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// `tests:`, with the built-in sets that the inventory does not replace.
@@ -171,7 +172,8 @@ pub struct TestDefinition {
     pub rests_on: DeclaredBasis,
 }
 
-/// The programs of a test, with their arguments. `{name}` in an argument is the parameter `name`.
+/// The programs of a test, with their arguments. `{name}` in an argument is the parameter `name`; other text in braces
+/// belongs to the program: `awk` has `{print}`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TestPrograms {
     /// One program on each host.
@@ -185,6 +187,26 @@ pub enum TestPrograms {
     },
     /// One program that starts others on all hosts of a group.
     Group(Vec<String>),
+}
+
+impl TestPrograms {
+    /// Returns the names in braces for which forge supplies a value when such a test runs.
+    pub fn list_supplied_names(&self) -> &'static [&'static str] {
+        match self {
+            Self::Host(_) => &["gpu_memory"],
+            Self::Pair { .. } => &["address", "device", "gpu_memory"],
+            Self::Group(_) => &["hosts", "ranks", "slots", "mark", "device", "gpu_memory"],
+        }
+    }
+}
+
+/// Returns each `{name}` of an argument with its position, without variables of a shell and braces of other programs.
+pub fn find_placeholders(word: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
+    let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    let starts = word.match_indices('{').map(|(at, _)| at).filter(|at| !word[..*at].ends_with('$'));
+    let names = starts.filter_map(|at| word[at + 1..].split_once('}').map(|(name, _)| (at, name)));
+    let plain = names.filter(move |(_, name)| !name.is_empty() && name.bytes().all(is_plain));
+    plain.map(|(at, name)| (at..at + name.len() + 2, name))
 }
 
 impl TestDefinition {

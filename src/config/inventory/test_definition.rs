@@ -3,7 +3,7 @@
 use crate::acceptance::{BasisSource, DeclaredBasis};
 use crate::config::builtin_data::find_builtin_test;
 use crate::config::load_context::LoadContext;
-use crate::config::test_suite::{TestDefinition, TestOutput, TestPrograms};
+use crate::config::test_suite::{self, TestDefinition, TestOutput, TestPrograms};
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{YamlNode, scalar};
 use crate::diag::{Diag, DiagCode, Span, did_you_mean};
@@ -163,11 +163,7 @@ fn check_placeholders(
     table: &YamlTable<'_>,
     cx: &mut LoadContext<'_>,
 ) {
-    let of_each: &[&str] = match programs {
-        TestPrograms::Host(_) => &["gpu_memory"],
-        TestPrograms::Pair { .. } => &["address", "device", "gpu_memory"],
-        TestPrograms::Group(_) => &["hosts", "ranks", "slots", "mark", "device", "gpu_memory"],
-    };
+    let of_each = programs.list_supplied_names();
     let parts: Vec<(&str, &Vec<String>)> = match programs {
         TestPrograms::Host(command) | TestPrograms::Group(command) => vec![("command", command)],
         TestPrograms::Pair { server, client } => vec![("server", server), ("client", client)],
@@ -175,7 +171,12 @@ fn check_placeholders(
     let known: BTreeSet<&str> = of_each.iter().chain(parameters).copied().collect();
     for (key, words) in parts {
         let span = table.get(key).map_or(table.span, |node| node.span);
-        for name in words.iter().flat_map(|word| list_placeholders(word)).filter(|name| !known.contains(name)) {
+        for name in words
+            .iter()
+            .flat_map(|word| test_suite::find_placeholders(word))
+            .map(|(_, name)| name)
+            .filter(|name| !known.contains(name))
+        {
             if let Some(meant) = did_you_mean(name, known.iter().copied()) {
                 let diag = Diag::warning(DiagCode::BadValue, format!("this test has no parameter `{name}`"));
                 cx.push_diag(diag.with_span(span).hint(format!("did you mean `{{{meant}}}`?")));
@@ -187,14 +188,6 @@ fn check_placeholders(
         let hint = "declare `parameters: { port: 18515 }`, and let the server listen on `{port}`: forge waits for it";
         cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(table.span).hint(hint));
     }
-}
-
-/// Returns the names in braces of an argument, without variables of a shell.
-fn list_placeholders(word: &str) -> impl Iterator<Item = &str> {
-    let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-    let starts = word.match_indices('{').map(|(at, _)| at).filter(|at| !word[..*at].ends_with('$'));
-    let names = starts.filter_map(|at| word[at + 1..].split_once('}').map(|(name, _)| name));
-    names.filter(move |name| !name.is_empty() && name.bytes().all(is_plain))
 }
 
 /// Requires the placeholders without which a program of a group would run on one host, or be left behind.

@@ -7,7 +7,7 @@ use crate::acceptance::{
     CollectiveValue, ExpectedValue, TestVerdict, expect_share, judge_bandwidth, judge_collective, judge_dcgm,
     judge_fio, judge_latency, judge_number, judge_nvbandwidth, judge_sysbench, judge_ucx, parse_size,
 };
-use crate::config::{DeclaredLimit, DeclaredTest, Project, TestOutput, TestPrograms};
+use crate::config::{DeclaredLimit, DeclaredTest, Project, TestOutput, TestPrograms, find_placeholders};
 use crate::engine::cancel::{CancelSignal, StopLevel};
 use crate::engine::host_session::{HostScriptOutput, describe_transport_error, summarize_stderr};
 use crate::facts::command::nccl_log::parse_nccl_log;
@@ -244,25 +244,32 @@ pub(super) fn describe_failure(done: &HostScriptOutput) -> String {
     }
 }
 
-/// Replaces `{name}` by the parameter `name`.
+/// What forge itself supplies to the programs of a test, of any scope.
+const SUPPLIED_NAMES: [&str; 7] = ["address", "device", "gpu_memory", "hosts", "ranks", "slots", "mark"];
+
+/// Replaces `{name}` by the parameter `name`. Other text in braces belongs to the program.
 ///
 /// # Errors
-/// Names a parameter that has no value.
+/// Names a value that forge supplies, but not for this test.
 pub(super) fn fill_words(words: &[String], parameters: &BTreeMap<String, String>) -> Result<Vec<String>, String> {
     words.iter().map(|word| fill_word(word, parameters)).collect()
 }
 
 fn fill_word(word: &str, parameters: &BTreeMap<String, String>) -> Result<String, String> {
     let mut out = String::new();
-    let mut rest = word;
-    while let Some((before, after)) = rest.split_once('{') {
-        let (name, after) = after.split_once('}').ok_or_else(|| format!("`{word}` has no closing `}}`"))?;
-        let value = parameters.get(name).ok_or_else(|| format!("parameter `{name}` has no value"))?;
-        out.push_str(before);
+    let mut copied = 0;
+    for (range, name) in find_placeholders(word) {
+        let Some(value) = parameters.get(name) else {
+            match SUPPLIED_NAMES.contains(&name) {
+                true => return Err(format!("parameter `{name}` has no value")),
+                false => continue,
+            }
+        };
+        out.push_str(&word[copied..range.start]);
         out.push_str(value);
-        rest = after;
+        copied = range.end;
     }
-    out.push_str(rest);
+    out.push_str(&word[copied..]);
     Ok(out)
 }
 
@@ -284,6 +291,9 @@ mod tests {
         let fill = |word: &str| fill_word(word, &parameters);
         assert_eq!(fill("-s{size}:{port}"), Ok("-s{port}:1".to_owned()), "a value is not a template");
         assert_eq!(fill("{device}"), Err("parameter `device` has no value".to_owned()));
-        assert_eq!(fill("{size"), Err("`{size` has no closing `}`".to_owned()));
+        for program in ["{size", "BEGIN{print $1}", "{print}", "${size}", "{ print a[1]; }{", "{a:{}}"] {
+            assert_eq!(fill(program), Ok(program.to_owned()), "text of the program");
+        }
+        assert_eq!(fill("{print {size}}"), Ok("{print {port}}".to_owned()));
     }
 }
