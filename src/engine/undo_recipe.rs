@@ -216,6 +216,11 @@ impl<'j> RunOnHost<'j> {
         {
             return Some(format!("the journal was altered: no undo declares `{}`", declared.kind));
         }
+        if !self.of_cluster
+            && let Some(why) = step.effect.steps.iter().find_map(resource::find_declaration_error)
+        {
+            return Some(why);
+        }
         if !self.is_proven(step)
             && let Some(why) = step.effect.steps.iter().find_map(resource::find_unproven_refusal)
         {

@@ -3,7 +3,7 @@
 
 use super::host_context::StepInstance;
 use crate::model::{DisruptionClass, UndoEffect};
-use crate::resource::{Assessment, Resource, kind_traits};
+use crate::resource::{Assessment, Resource, find_declaration_error, kind_traits};
 
 const NEEDS_WINDOW: &str =
     "it reloads modules or reboots, which needs the window of its recipe: declare the former value and apply";
@@ -12,7 +12,10 @@ const NEEDS_WINDOW: &str =
 pub fn derive_undo_effect(turn: &StepInstance<'_>, resource: &dyn Resource, judgement: &Assessment) -> UndoEffect {
     let declared = turn.step.disruption.filter(|_| !judgement.notes_only);
     let disruption = judgement.disruption.max(declared.unwrap_or_default());
-    let effect = limit_cluster_effect(resource, resource.undo_effect(judgement));
+    let mut effect = limit_cluster_effect(resource, resource.undo_effect(judgement));
+    if !kind_traits(resource.kind()).in_cluster && effect.irreversible.is_none() {
+        effect.irreversible = effect.steps.iter().find_map(find_declaration_error);
+    }
     match disruption >= DisruptionClass::D2 {
         true => effect.keep_for_boot(NEEDS_WINDOW),
         false => effect,

@@ -147,6 +147,21 @@ pub fn build_cluster_undo(declared: &UndoDeclaration) -> Result<Box<dyn Resource
     built.map_err(|diag| format!("the journal was altered: {}", diag.message))
 }
 
+/// Returns why a recipe cannot declare what the journal of a host holds: a lowercase fragment. The state before may be
+/// one that forge never makes: a file whose owner has no name, an account without a shell.
+pub fn find_declaration_error(declared: &UndoDeclaration) -> Option<String> {
+    let kind = find_undo_kind(&declared.kind, false)?;
+    let fields = collect_fields(kind, &declared.fields);
+    let paths = kind.fields.iter().filter(|field| matches!(field.ty, FieldType::Path));
+    let relative = paths.filter_map(|field| Some((field.name, fields.get_text(field.name)?)));
+    let relative = relative.filter(|(_, path)| !path.starts_with('/'));
+    let why = match relative.map(|(name, path)| format!("`{name}` is `{path}`, not an absolute path")).next() {
+        Some(why) => why,
+        None => (kind.build)(&fields, declared.absent).err()?.message,
+    };
+    Some(format!("no recipe can declare the state before: {why}"))
+}
+
 /// Returns the values of the kind's fields. Unknown ones are left to the reader of the generated recipe.
 pub(in crate::resource) fn collect_fields(kind: &ResourceKind, fields: &Value) -> FieldValues {
     let known = kind.fields.iter().filter_map(|field| Some((field.name, fields.get(field.name)?.clone())));
@@ -205,6 +220,20 @@ mod tests {
         assert_eq!(aligned, [group(&["bob", "eve"]), user(&["grp"])]);
         let own = declare_account("group", "eve", &[], false);
         assert_eq!(align([own.clone(), user(&["eve"])]), [own, user(&["eve"])], "an account's own group needs no list");
+    }
+
+    #[test]
+    fn state_that_no_recipe_declares_is_found() {
+        let find = |kind: &str, fields: Value| find_declaration_error(&UndoDeclaration::present(kind, fields));
+        let directory = |owner: &str| json!({ "path": "/d", "owner": owner, "group": "root", "mode": "0755" });
+        let why = "no recipe can declare the state before: `owner` is a number, not a name";
+        assert_eq!(find("directory", directory("5555")).as_deref(), Some(why));
+        assert_eq!(find("directory", directory("eve")), None);
+        let why = "no recipe can declare the state before: `shell` is ``, not an absolute path";
+        assert_eq!(find("user", json!({ "name": "eve", "shell": "" })).as_deref(), Some(why));
+        assert_eq!(find("user", json!({ "name": "eve", "shell": "/bin/sh", "groups": ["adm"] })), None);
+        let why = "no recipe can declare the state before: `group` is a number, not a name";
+        assert_eq!(find("user", json!({ "name": "eve", "group": "8123" })).as_deref(), Some(why));
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn last_change_is_undone_first_and_processes_restart_at_the_end() {
             &[],
             vec![step(
                 "folder",
-                UndoEffect::declare(vec![UndoDeclaration::absent("directory", json!({ "path": "/d" }))]),
+                UndoEffect::declare(vec![UndoDeclaration::absent("directory", json!({ "path": "/srv/d" }))]),
             )],
         ),
         group(1, &[("/d/c", "file")], vec![step("config", UndoEffect::restore_paths(["/d/c"])), service]),
@@ -89,7 +89,7 @@ fn last_change_is_undone_first_and_processes_restart_at_the_end() {
         generated_steps(&undo),
         [
             json!({ "name": "web config", "restore": { "path": "/d/c", "copy": "/var/lib/forge/undo/r1/1-0" } }),
-            json!({ "name": "web folder", "when": "false", "otherwise": "absent", "directory": { "path": "/d" } }),
+            json!({ "name": "web folder", "when": "false", "otherwise": "absent", "directory": { "path": "/srv/d" } }),
             json!({
                 "name": "web service", "restart_on": ["web config"],
                 "service": { "name": "nginx", "state": "running" },
@@ -158,7 +158,7 @@ fn file_that_was_changed_after_the_run_is_refused() {
 
 #[test]
 fn overwriting_undo_lifts_the_guard_of_a_removal() {
-    let fields = json!({ "into": "/a", "path": "/stamp", "only_unchanged": true });
+    let fields = json!({ "into": "/opt/a", "path": "/stamp.tar", "only_unchanged": true });
     let made = || {
         group(0, &[], vec![step("ar", UndoEffect::declare(vec![UndoDeclaration::absent("archive", fields.clone())]))])
     };
@@ -199,6 +199,20 @@ fn step_that_a_later_run_changed_is_refused() {
     assert_eq!((undo.refused.len(), undo.changes), (0, 1));
     let changes = undo.request.list_changes(&HostName::new("a"));
     assert_eq!((&changes[0].step, &changes[0].last), (&web, &StepId::new("undo", "web file")));
+}
+
+/// The other steps can be undone.
+#[test]
+fn state_that_no_recipe_can_declare_is_refused() {
+    let directory = |path: &str, owner: &str| {
+        let fields = json!({ "path": path, "owner": owner, "group": "root", "mode": "0755" });
+        step(path, UndoEffect::declare(vec![UndoDeclaration::present("directory", fields)]))
+    };
+    let filter = StepFilter::default();
+    let undo = build(all(&filter), vec![group(1, &[], vec![directory("/d", "5555"), directory("/e", "eve")])]);
+    let why = "no recipe can declare the state before: `owner` is a number, not a name";
+    assert_eq!(refusals(&undo), [("web//d".to_owned(), why)]);
+    assert_eq!(generated_steps(&undo).len(), 1);
 }
 
 #[test]

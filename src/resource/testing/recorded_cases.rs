@@ -145,8 +145,12 @@ fn every_change_says_how_it_is_undone() {
             let case: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
             assess_case(kind, &case, |resource, judgement, _| {
                 if judgement.verdict == StepVerdict::Change && judgement.diff.is_some() {
-                    let effect = serde_json::to_string(&resource.undo_effect(judgement)).unwrap();
-                    effects.insert(SecretStore::mask_placeholders(&effect));
+                    let effect = resource.undo_effect(judgement);
+                    if !kind.traits.in_cluster {
+                        let refusal = effect.steps.iter().find_map(crate::resource::find_declaration_error);
+                        effects.extend(refusal.map(|why| format!("refused, {why}")));
+                    }
+                    effects.insert(SecretStore::mask_placeholders(&serde_json::to_string(&effect).unwrap()));
                 }
             });
         }
