@@ -247,8 +247,7 @@ fn is_enabled(unit: &UnitState, declared: bool) -> bool {
         "enabled" | "alias" => true,
         "indirect" => declared,
         "generated" => true,
-        // Not persistent across reboots.
-        "enabled-runtime" => !declared,
+        // `enabled-runtime` lasts until the next boot.
         _ => false,
     }
 }

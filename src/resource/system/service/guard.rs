@@ -12,8 +12,7 @@ pub(super) fn guard_service(service: &ServiceResource, diff: &ServiceDiff) -> Gu
         Some(ProcessChange::Stop { .. } | ProcessChange::Restart { .. } | ProcessChange::Reload { .. }) => true,
         Some(ProcessChange::Thaw) | None => service.running,
     };
-    let was_enabled = |from: &str| matches!(from, "enabled" | "enabled-runtime");
-    let enabled = diff.enabled.as_ref().map(|change| change.from.as_deref().is_some_and(was_enabled));
+    let enabled = diff.enabled.as_ref().map(|change| change.from.as_deref() == Some("enabled"));
     GuardEffect::restore_unit(GuardedUnit {
         name: service.unit.clone(),
         acts: diff.process.as_ref().is_some_and(|process| *process != ProcessChange::Thaw),

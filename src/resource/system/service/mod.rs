@@ -75,7 +75,8 @@ A masked unit is unmasked if it has to run or be enabled.
 
 **Enablement** is read from the links on disk, because systemd keeps an earlier state in memory until it is reloaded, and
 calls a unit `enabled` if any of its links exists, an alias too. A unit is enabled if every target of its `[Install]`
-section starts it; otherwise the plan shows `enabled, but not started by multi-user.target`.
+section starts it; otherwise the plan shows `enabled, but not started by multi-user.target`. One that is enabled only until
+the next boot (`enabled-runtime`) counts as not enabled.
 
 **Removal** stops and disables the unit; the unit's files belong to `unit` or `package` steps.",
     fields: &[

@@ -15,7 +15,7 @@ pub(super) fn undo_service(service: &ServiceResource, diff: &ServiceDiff) -> Und
         Some(change) => match change.from.as_deref() {
             // The unit did not exist, or has nothing to enable.
             None | Some("") => Some(false),
-            Some(state) => Some(matches!(state, "enabled" | "enabled-runtime")),
+            Some(state) => Some(state == "enabled"),
         },
         None => service.enabled,
     };
@@ -65,6 +65,13 @@ mod tests {
         let undone = undo(ServiceDiff { enabled, process, ..ServiceDiff::default() });
         assert_eq!(undone.fields, json!({ "name": "nginx.service", "state": "stopped", "enabled": false }));
         assert!(!undone.restarts);
+    }
+
+    #[test]
+    fn service_that_was_enabled_until_the_next_boot_is_disabled() {
+        let enabled = Some(EnablementChange { from: Some("enabled-runtime".into()), missing_in: Vec::new(), to: true });
+        let undone = undo(ServiceDiff { enabled, ..ServiceDiff::default() });
+        assert_eq!(undone.fields["enabled"], json!(false));
     }
 
     #[test]
