@@ -181,8 +181,8 @@ fn assess_resource(
     }
 }
 
-/// Returns the earlier step that gives another number to an account or a group that owns what a change is about: then the
-/// owner has another name, or none.
+/// Returns the earlier step that gives another number to an account or a group that owns what a change is about, or will
+/// own it: then the owner has another name, or none, or is the declared one without a change.
 fn find_renumbered_owner<'e>(judgement: &Assessment, earlier: &'e EarlierStepEffects) -> Option<&'e StepId> {
     if earlier.redirected.is_empty() {
         return None;
@@ -193,7 +193,11 @@ fn find_renumbered_owner<'e>(judgement: &Assessment, earlier: &'e EarlierStepEff
     };
     let owns =
         |change: &&AttributeChange| matches!(change.mark.aspect, ChangeAspect::Owner | ChangeAspect::Permissions);
-    judgement.changes.iter().filter(owns).find_map(|change| find(change.from.as_ref()?.raw()))
+    let names = |change: &AttributeChange| {
+        let before = change.from.as_ref()?;
+        [Some(before), change.to.as_ref()].into_iter().flatten().find_map(|name| find(name.raw()))
+    };
+    judgement.changes.iter().filter(owns).find_map(names)
 }
 
 /// Plans to check a resource that matches now again after something that may change that.
