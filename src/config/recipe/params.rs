@@ -21,23 +21,23 @@ pub(in crate::config) const KEY_TYPES: [&str; 2] = ["text", "pci-address"];
 /// Reads `params:`.
 pub(super) fn read_params(node: Option<&YamlNode>, cx: &mut LoadContext<'_>) -> IndexMap<String, RecipeParam> {
     let entries = yaml_table::expect_entries(node, "params", &mut cx.diags);
-    entries.iter().filter_map(|(key, node)| Some((key.text.clone(), read_param(key, node, cx)?))).collect()
+    entries.iter().map(|(key, node)| (key.text.clone(), read_param(key, node, cx))).collect()
 }
 
-fn read_param(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RecipeParam> {
-    if !check_identifier(&key.text, "a parameter", key.span, cx) {
-        return None;
-    }
-    let table =
-        YamlTable::open(node, "a parameter", &["type", "of", "keys", "values", "default", "doc"], &mut cx.diags)?;
-    let doc = table.get_text("doc", &mut cx.diags).unwrap_or_default();
-    let ty = read_param_type(&table, cx)?;
-    let mut param = RecipeParam { name: key.text.clone(), ty, default: None, unread: false, doc, span: key.span };
+/// Reads a parameter. One with an error is still a parameter: entries that set it and templates that read it are not wrong.
+fn read_param(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -> RecipeParam {
+    check_identifier(&key.text, "a parameter", key.span, cx);
+    let (name, doc) = (key.text.clone(), String::new());
+    let mut param = RecipeParam { name, ty: ParamType::Any, default: None, unread: false, doc, span: key.span };
+    let keys = ["type", "of", "keys", "values", "default", "doc"];
+    let Some(table) = YamlTable::open(node, "a parameter", &keys, &mut cx.diags) else { return param };
+    param.doc = table.get_text("doc", &mut cx.diags).unwrap_or_default();
+    param.ty = read_param_type(&table, cx).unwrap_or(ParamType::Any);
     if let Some(default) = table.get("default") {
         param.default = self::read_default(&param, default, cx);
         param.unread = param.default.is_none();
     }
-    Some(param)
+    param
 }
 
 fn read_default(param: &RecipeParam, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Value> {
