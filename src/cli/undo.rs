@@ -80,7 +80,12 @@ pub fn run_undo<B: Backend>(cx: &VerbContext<'_, B>, args: &UndoArgs) -> VerbRes
         let undo = read_undo(cx, &mut stop, &output, &loaded, run.select(&cx.settings.filter, args.overwrite)).await?;
         let (run, kept) = (&run.id, cx.backend.project(&loaded.0).undo);
         if undo.changes == 0 && undo.silent.is_empty() && undo.refused.len() == undo.forgotten {
-            return Err(explain_nothing(&undo, run, kept));
+            let error = explain_nothing(&undo, run, kept);
+            let earlier = find_earlier_change(cx, cx.backend.project(&loaded.0), run);
+            return Err(match earlier {
+                Some(earlier) => error.note(format!("the newest run before it that changed something: {earlier}")),
+                None => error,
+            });
         }
         check_refusals(&undo, run, args.partial)?;
         report_unchanged(cx, &undo);
@@ -283,6 +288,16 @@ fn report_unchanged<B>(cx: &VerbContext<'_, B>, undo: &GeneratedUndo) {
             escape::escape_line(&hosts)
         );
     }
+}
+
+/// Returns the newest run before `run` that changed something in the cluster, as far as this machine knows.
+fn find_earlier_change<B>(cx: &VerbContext<'_, B>, project: &Project, run: &str) -> Option<String> {
+    let folders = past_runs::list_run_folders(cx).ok()?;
+    let earlier =
+        folders.iter().filter(|folder| *folder.run < *run).filter_map(|folder| past_runs::read_run(folder).ok());
+    let mut changed =
+        earlier.filter(|past| past.info.cluster == project.cluster && !ChangedSteps::from_run(past).is_empty());
+    changed.next().map(|past| past.info.run)
 }
 
 /// Returns the error of an undo without a change to undo; changes that the hosts have forgotten are named.

@@ -64,6 +64,11 @@ impl ChangedSteps {
         admitted.map(|(step, certainty)| (step.clone(), *certainty)).collect()
     }
 
+    /// Reports whether it contains no step.
+    pub fn is_empty(&self) -> bool {
+        self.0.values().all(BTreeMap::is_empty)
+    }
+
     /// Returns the hosts of the run.
     pub fn hosts(&self) -> impl Iterator<Item = &HostName> {
         self.0.keys()

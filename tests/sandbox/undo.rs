@@ -52,6 +52,41 @@ fn change_that_cannot_be_undone_keeps_no_other() {
     lab.nothing_is_left();
 }
 
+/// No recipe declares an owner without a name.
+#[test]
+fn owner_without_a_name_keeps_no_other_change_from_its_undo() {
+    let recipe = "recipe: r\nsteps:\n  - { name: other, file: { path: /etc/other, content: x } }\n  \
+        - { name: dir, directory: { path: /srv/dd } }\n";
+    let Some(lab) = lab(recipe) else { return };
+    let inside = |code: &str| lab.inside("inventory.yaml", "a", code);
+    inside("mkdir /srv/dd; chown 5555 /srv/dd");
+    let why = "no recipe can declare the state before: `owner` is a number, not a name";
+    let plan = lab.forge(&["plan"]);
+    assert!(plan.contains(&format!("(cannot be undone: {why})")), "{plan}");
+    assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 0\n"));
+    let refused = lab.forge(&["undo", "last", "--yes"]);
+    assert!(refused.starts_with("exit 3\n") && refused.contains(&format!("note: r/dir: {why} (on a)")), "{refused}");
+    assert_eq!(inside("cat /etc/other"), "x");
+    let undone = lab.forge(&["undo", "last", "--partial", "--yes"]);
+    assert!(undone.starts_with("exit 0\n") && undone.contains("1 change not undone"), "{undone}");
+    assert_eq!(inside("ls /etc/other 2>&1 | grep -c 'No such'; stat -c %u /srv/dd"), "1\n0\n");
+    lab.nothing_is_left();
+}
+
+#[test]
+fn run_that_changed_nothing_is_not_undone_but_the_one_before_is_named() {
+    let Some(lab) = lab("recipe: r\nsteps:\n  - { name: other, file: { path: /etc/other, content: x } }\n") else {
+        return;
+    };
+    assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 0\n"));
+    let changed = newest_run(&lab);
+    assert!(lab.forge(&["apply", "--yes"]).contains("no changes"));
+    let undone = lab.forge(&["undo", "last", "--yes"]);
+    let note = format!("note: the newest run before it that changed something: {changed}");
+    assert!(undone.starts_with("exit 64\n") && undone.contains(&note), "{undone}");
+    lab.nothing_is_left();
+}
+
 /// The process has read the restored file, and the timer started with the restored schedule.
 #[test]
 fn undone_reload_and_timer_are_as_before() {
