@@ -163,7 +163,7 @@ impl ServiceFindings {
     fn check_enablement(&mut self, want: &ServiceResource, unit: &UnitState) {
         let differs = |enabled: &bool| *enabled != is_enabled(unit, *enabled) || *enabled && !unit.unlinked.is_empty();
         let Some(to) = want.enabled.filter(differs) else { return };
-        let missing_in = if to { unit.unlinked.clone() } else { Vec::new() };
+        let missing_in = unit.unlinked.clone();
         let change = EnablementChange { from: Some(unit.file_state.clone()), missing_in, to };
         // The reason of the mask covers this.
         if let (false, Some(found)) = (is_masked(unit), change.describe_before()) {

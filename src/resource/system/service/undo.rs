@@ -1,7 +1,7 @@
 //! Undoes the change of a service.
 
 use super::declaration::ServiceResource;
-use super::diff::{ProcessChange, ServiceDiff};
+use super::diff::{EnablementChange, ProcessChange, ServiceDiff};
 use crate::model::{BootUndo, UndoDeclaration, UndoEffect, UnitAtBoot};
 use serde_json::json;
 
@@ -41,16 +41,17 @@ pub(super) fn undo_service(service: &ServiceResource, diff: &ServiceDiff) -> Und
         }
         _ => effect,
     };
-    match diff.enabled.as_ref().map(|change| change.missing_in.as_slice()) {
-        Some([_, ..]) => effect.leaving(format!("`{}` stays enabled in all of its targets", service.unit)),
-        _ => effect,
-    }
+    let was_partial = |change: &&EnablementChange| was_enabled == Some(true) && !change.missing_in.is_empty();
+    let lost = diff.enabled.as_ref().filter(was_partial).map(|change| match change.to {
+        true => format!("`{}` stays enabled in all of its targets", service.unit),
+        false => format!("the links that enabled `{}` were not those of its `[Install]` section", service.unit),
+    });
+    UndoEffect { lost, ..effect }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resource::system::service::diff::EnablementChange;
 
     fn undo(diff: ServiceDiff) -> UndoDeclaration {
         let service =
@@ -72,6 +73,25 @@ mod tests {
         let enabled = Some(EnablementChange { from: Some("enabled-runtime".into()), missing_in: Vec::new(), to: true });
         let undone = undo(ServiceDiff { enabled, ..ServiceDiff::default() });
         assert_eq!(undone.fields["enabled"], json!(false));
+    }
+
+    #[test]
+    fn links_that_enabling_does_not_make_are_lost() {
+        let service =
+            ServiceResource { unit: "nginx.service".into(), running: true, enabled: Some(true), reload: false };
+        for (to, missing_in, expected) in [
+            (true, vec!["a.target".to_owned()], Some("`nginx.service` stays enabled in all of its targets")),
+            (
+                false,
+                vec!["a.target".to_owned()],
+                Some("the links that enabled `nginx.service` were not those of its `[Install]` section"),
+            ),
+            (false, Vec::new(), None),
+        ] {
+            let enabled = Some(EnablementChange { from: Some("enabled".into()), missing_in, to });
+            let effect = undo_service(&service, &ServiceDiff { enabled, ..ServiceDiff::default() });
+            assert_eq!(effect.lost.as_deref(), expected);
+        }
     }
 
     #[test]
