@@ -2,11 +2,11 @@
 //!
 //! Inventories select it with `connect: { command: [forge-sim, FOLDER] }`. A recipe's own commands may inject faults:
 //! `refuse`: no session opens; `deaf`: no probe is answered; `held`: another run holds the lock; `lost`: the connection
-//! is lost during the acting script that created the file; `busy`: a step of an earlier run still works there; `full`: records cannot be written; `plain`: forge runs as a
-//! user of that name; `dies` contains a number, and forge is killed before the acting script of that number: nothing
-//! runs afterwards, and `dead` marks that. Otherwise forge runs as root, whoever runs the test. `machine-id` and
-//! `hostname` identify the host; `paths` lists machine paths that are redirected below the host's folder; programs in
-//! `bin` come first.
+//! is lost during the acting script that created the file; `busy`: a step of an earlier run still works there; `full`:
+//! records cannot be written; `plain`: forge runs as a user of that name; `dies` contains a number, and forge is killed
+//! before the acting script of that number: nothing runs afterwards, and `dead` marks that. Otherwise forge runs as root,
+//! whoever runs the test. `machine-id` and `hostname` identify the host; `paths` lists machine paths that are redirected
+//! below the host's folder; programs in `bin` come first.
 
 use super::host_session::{HostLockAttempt, HostScriptOutput, HostSession, LongStepReport};
 use super::observation_settings::ObservationSettings;
