@@ -190,7 +190,10 @@ pub enum TestPrograms {
 }
 
 impl TestPrograms {
-    /// Returns the names in braces for which forge supplies a value when such a test runs.
+    /// Every name in braces for which forge supplies a value, in a test of any scope.
+    pub const SUPPLIED_NAMES: [&str; 7] = ["address", "device", "gpu_memory", "hosts", "ranks", "slots", "mark"];
+
+    /// Returns those for which forge supplies a value when such a test runs.
     pub fn list_supplied_names(&self) -> &'static [&'static str] {
         match self {
             Self::Host(_) => &["gpu_memory"],

@@ -244,9 +244,6 @@ pub(super) fn describe_failure(done: &HostScriptOutput) -> String {
     }
 }
 
-/// What forge itself supplies to the programs of a test, of any scope.
-const SUPPLIED_NAMES: [&str; 7] = ["address", "device", "gpu_memory", "hosts", "ranks", "slots", "mark"];
-
 /// Replaces `{name}` by the parameter `name`. Other text in braces belongs to the program.
 ///
 /// # Errors
@@ -260,7 +257,7 @@ fn fill_word(word: &str, parameters: &BTreeMap<String, String>) -> Result<String
     let mut copied = 0;
     for (range, name) in find_placeholders(word) {
         let Some(value) = parameters.get(name) else {
-            match SUPPLIED_NAMES.contains(&name) {
+            match TestPrograms::SUPPLIED_NAMES.contains(&name) {
                 true => return Err(format!("parameter `{name}` has no value")),
                 false => continue,
             }
