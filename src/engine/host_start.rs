@@ -12,6 +12,8 @@ use tokio::sync::SemaphorePermit;
 pub(super) enum HostStartRefusal {
     Stopped,
     Budget(String),
+    /// A canary waits for its window, so its change is not proven: the next run goes on.
+    Held(String),
 }
 
 /// Waits for a host's turn and its place in the window. The window counts active hosts; one that waits for others gives
@@ -36,10 +38,23 @@ pub(super) async fn await_host_start<'r>(
         permit = came => permit,
     };
     let permit = permit.ok_or(HostStartRefusal::Stopped)?;
+    if let Some(why) = find_held_canary(run, host) {
+        return Err(HostStartRefusal::Held(why));
+    }
     match check_failure_budget(run) {
         Some(reason) => Err(HostStartRefusal::Budget(reason)),
         None => Ok(permit),
     }
+}
+
+/// Returns that the hours held back the window of a canary, if `host` is another one: the change of the canary is not
+/// proven, even if the hours begin while the run goes on.
+pub(super) fn find_held_canary(run: &ApplyContext<'_>, host: &HostName) -> Option<String> {
+    if run.canaries.contains(host) || host.is_cluster() {
+        return None;
+    }
+    let held = run.board.read_data(|data| run.canaries.iter().find(|canary| data.is_window_held(canary)).cloned())?;
+    Some(format!("the hours held back the window of canary `{held}`"))
 }
 
 /// Returns why no further host may start. The hosts of other workers count too.

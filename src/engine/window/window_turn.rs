@@ -4,7 +4,7 @@ use super::window_refusal::WindowRefusal;
 use crate::config::Project;
 use crate::engine::cancel::StopLevel;
 use crate::engine::event::Event;
-use crate::engine::host_start::{check_failure_budget, stop_new_windows};
+use crate::engine::host_start::{check_failure_budget, find_held_canary, stop_new_windows};
 use crate::engine::run_context::ApplyContext;
 use crate::engine::run_options::RunOptions;
 use crate::model::HostName;
@@ -50,12 +50,10 @@ pub(super) async fn await_window_turn(run: &ApplyContext<'_>, host: &HostName) -
     allowed
 }
 
-/// Checks the hours, and that they did not hold back a canary before: its change is not proven, although it is the hour
-/// for the other hosts now.
+/// Checks the hours, and that they did not hold back a canary before.
 fn check_hours_of(run: &ApplyContext<'_>, host: &HostName) -> Result<(), WindowRefusal> {
-    let held = run.board.read_data(|data| run.canaries.iter().find(|canary| data.is_window_held(canary)).cloned());
-    match held.filter(|canary| canary != host) {
-        Some(canary) => Err(WindowRefusal::Held(format!("the hours held back the window of canary `{canary}`"))),
+    match find_held_canary(run, host) {
+        Some(why) => Err(WindowRefusal::Held(why)),
         None => check_window_hours(run.project, run.options),
     }
 }
