@@ -368,7 +368,7 @@ fn is_changed(diff: &PackageDiff, name: &str) -> bool {
 /// Returns the version that an installed or missing package gets.
 pub(super) fn replaced_version(change: &InstallationChange) -> Option<&str> {
     match change {
-        InstallationChange::Install { version } => version.as_deref(),
+        InstallationChange::Install { version, .. } => version.as_deref(),
         InstallationChange::Replace(version) | InstallationChange::Finish { version: Some(version), .. } => {
             Some(&version.to)
         }

@@ -213,7 +213,8 @@ impl PackageFindings {
         self.reasons.push(format!("`{name}` is not installed"));
         self.check_offered(want, name, state);
         let declared = want.version.as_ref().map(|version| version_to_install(version, state));
-        InstallationChange::Install { version: declared.or_else(|| state.candidate.clone()) }
+        let configured = state.status == "config-files";
+        InstallationChange::Install { version: declared.or_else(|| state.candidate.clone()), configured }
     }
 
     /// Records a version that apt's lists do not contain. dnf is not queried.

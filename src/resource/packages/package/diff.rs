@@ -28,8 +28,9 @@ pub(super) struct PackageEntryDiff {
 /// What happens to the files of a package.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) enum InstallationChange {
-    /// It is not installed. `None` stands for the latest version, if it is not known.
-    Install { version: Option<String> },
+    /// It is not installed. `None` stands for the latest version, if it is not known. `configured` if an earlier
+    /// installation left its configuration.
+    Install { version: Option<String>, configured: bool },
     /// It has another version.
     Replace(VersionReplacement),
     /// dpkg has not finished it, and it may have another version, too.
@@ -70,7 +71,8 @@ impl PackageDiff {
     /// manager has named.
     pub fn is_latest_known(&self, word: &str) -> bool {
         let known = |entry: &PackageEntryDiff| {
-            entry.name == word && matches!(entry.installation, Some(InstallationChange::Install { version: Some(_) }))
+            entry.name == word
+                && matches!(entry.installation, Some(InstallationChange::Install { version: Some(_), .. }))
         };
         self.packages.iter().any(known)
     }
@@ -95,7 +97,7 @@ impl InstallationChange {
     fn render_changes(&self, manager: PackageManagerKind) -> Vec<AttributeChange> {
         let latest = if manager.is_dpkg() { "latest from apt" } else { "latest from dnf" };
         match self {
-            Self::Install { version } => {
+            Self::Install { version, .. } => {
                 vec![render_version(None, Some(version.as_deref().unwrap_or(latest)))]
             }
             Self::Replace(version) => vec![version.render_change()],
@@ -201,7 +203,7 @@ mod tests {
     fn effects_of_all_packages_are_collected() {
         let effects = |installation| diff_of(vec![entry("a", None, None), entry("b", Some(installation), None)]);
         let both = |diff: PackageDiff| (diff.package_changes().installs, diff.package_changes().upgrades);
-        assert_eq!(both(effects(InstallationChange::Install { version: None })), (true, false));
+        assert_eq!(both(effects(InstallationChange::Install { version: None, configured: false })), (true, false));
         assert_eq!(both(effects(InstallationChange::Replace(replace("1", "2", false)))), (false, true));
         let status = "half-configured".to_owned();
         assert_eq!(both(effects(InstallationChange::Finish { status, version: None })), (false, true));
@@ -214,7 +216,7 @@ mod tests {
         let status = "unpacked".to_owned();
         let version = Some(replace("2", "1", true));
         let unfinished = InstallationChange::Finish { status, version };
-        let install = InstallationChange::Install { version: None };
+        let install = InstallationChange::Install { version: None, configured: false };
         let diff = diff_of(vec![entry("a", Some(unfinished), None), entry("b", Some(install), None)]);
         assert!(diff.has_downgrade());
         let changes = [

@@ -234,7 +234,7 @@ impl TypedResource for PackageResource {
     }
 
     fn undo(&self, diff: &PackageDiff) -> UndoEffect {
-        undo::undo_packages(diff)
+        undo::undo_packages(diff, self.purge)
     }
 }
 
