@@ -135,6 +135,9 @@ pub struct StepPlan {
     /// predicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub irreversible: Option<UntrustedText>,
+    /// Whether `irreversible` is about a part of the change, and `forge undo` undoes the rest.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partly_reversible: bool,
     /// Where the step runs: on each host, on one, for all, or against the cluster's API.
     pub scope: StepScope,
     /// The depth of verification that the step belongs to.

@@ -166,6 +166,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         let bases = self.collect_bases(turn, &ruling);
         let packages = PackageChanges::from_judgement(turn.step.kind, &ruling.judgement);
         let leads_elsewhere = ruling.judgement.leads_elsewhere();
+        let others = ruling.judgement.other_changed_items();
         let install = match &turn.expanded.state {
             ExpansionState::Resource(resource) => resource.new_install(&self.case.seen.observation),
             _ => None,
@@ -182,6 +183,9 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         if leads_elsewhere && step.will_run() {
             let moved = list_provisions(turn).into_iter().chain(list_former_path(turn));
             self.ahead.predicted.redirected.extend(moved.map(|item| (item, step.id.clone())));
+        }
+        if step.will_run() {
+            self.ahead.predicted.redirected.extend(others.into_iter().map(|item| (item, step.id.clone())));
         }
         step
     }
@@ -519,12 +523,12 @@ fn build_step_plan(
         _ => false,
     };
     let is_predicted = judgement.predicted || ruling.until.is_some() && ruling.foresight != ChangeCertainty::Certain;
-    let irreversible = match &turn.expanded.state {
+    let (irreversible, lost) = match &turn.expanded.state {
         ExpansionState::Resource(resource) if judgement.diff.is_some() && !is_predicted => {
             let effect = derive_undo_effect(turn, resource.as_ref(), &judgement);
-            effect.irreversible.or(effect.lost)
+            (effect.irreversible, effect.lost)
         }
-        _ => None,
+        _ => (None, None),
     };
     let envelope = ruling.until.map(|until| PredictedEffects {
         until: until.into(),
@@ -541,7 +545,8 @@ fn build_step_plan(
         hint: judgement.hint,
         changes: judgement.changes,
         disruption: judgement.disruption,
-        irreversible: irreversible.map(|why| SecretStore::mask_placeholders(&why).into()),
+        partly_reversible: irreversible.is_none() && lost.is_some(),
+        irreversible: irreversible.or(lost).map(|why| SecretStore::mask_placeholders(&why).into()),
         scope: turn.step.scope,
         level: turn.step.level,
         basis: ruling.basis,

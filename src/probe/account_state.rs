@@ -35,6 +35,9 @@ pub struct UserInfo {
     /// Whether it has a password that could be unlocked; `None` if shadow could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has_password: Option<bool>,
+    /// Whether the account expires, or its password has to be changed: another ageing than `useradd` gives by default.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ages: bool,
 }
 
 /// The account that scripts run as.
@@ -63,4 +66,7 @@ pub struct GroupInfo {
     pub gid: u32,
     /// Accounts listed as members, sorted. Accounts with this primary group are not included.
     pub members: Vec<String>,
+    /// Whether it has a password, or administrators (`gpasswd -A`); false also if gshadow could not be read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub administered: bool,
 }

@@ -4,11 +4,17 @@ use super::query::Probe;
 use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
 use super::{GroupInfo, GroupState, Observation, ProbeReading};
 
-/// Prints two fields: the status and the lines. Status 2 means that some name or number is unknown.
+/// Prints two fields: the status and the lines; and a third with the names of groups that have a password or administrators,
+/// read from gshadow. Status 2 means that some name or number is unknown.
 const SNIPPET: &str = r#"need getent
 forge_groups() {
-g=$(getent group -- "$@"); r=$?
-printf '%s\0%s\0' "$r" "$g"
+g=$(getent group -- "$@"); r=$? a=
+if [ -r /etc/gshadow ]; then
+while IFS=: read -r n p m l; do
+case " $* " in *" $n "*) case $p:$m in :|'!:'|'*:'|'!!:') ;; *) a="$a $n" ;; esac ;; esac
+done </etc/gshadow
+fi
+printf '%s\0%s\0%s\0' "$r" "$g" "$a"
 }
 forge_groups"#;
 
@@ -49,29 +55,34 @@ impl<'a> GroupLine<'a> {
             self.members.split(',').filter(|member| !member.is_empty()).map(str::to_owned).collect();
         members.sort();
         members.dedup();
-        GroupInfo { gid: self.gid, members }
+        GroupInfo { gid: self.gid, members, administered: false }
     }
 }
 
 fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
-    let Some(lines) = parse_lines(&raw.stdout).filter(|_| raw.is_complete(&[0])) else {
+    let Some((lines, administered)) = parse_lines(&raw.stdout).filter(|_| raw.is_complete(&[0])) else {
         return section.answer_all_unknown(&raw.explain_missing(section), out);
     };
     for probe in &section.probes {
         let Some((name, gid)) = group_query(probe) else { continue };
         let own = lines.iter().find(|line| line.name == name);
         let other = lines.iter().find(|line| Some(line.gid) == gid && line.name != name);
-        let state =
-            GroupState { group: own.map(GroupLine::to_group_info), gid_of: other.map(|line| line.name.to_owned()) };
+        let administered = administered.contains(&name);
+        let group = own.map(|line| GroupInfo { administered, ..line.to_group_info() });
+        let state = GroupState { group, gid_of: other.map(|line| line.name.to_owned()) };
         out.insert(probe.clone(), Ok(ProbeReading::Group(state)));
     }
 }
 
-/// Parses all lines; `None` if any of them is not a group's.
-fn parse_lines(stdout: &[u8]) -> Option<Vec<GroupLine<'_>>> {
-    let [status, lines] = NulFields::new(stdout).next_row()?;
+/// Parses all lines, and the names of groups with a password or administrators; `None` if any line is not a group's.
+fn parse_lines(stdout: &[u8]) -> Option<(Vec<GroupLine<'_>>, Vec<&str>)> {
+    let mut fields = NulFields::new(stdout);
+    let [status, lines] = fields.next_row()?;
     matches!(status, b"0" | b"2").then_some(())?;
-    parse_utf8(lines)?.lines().map(GroupLine::parse).collect()
+    // Recordings of older versions lack the names.
+    let administered = fields.next().and_then(parse_utf8).unwrap_or_default();
+    let lines = parse_utf8(lines)?.lines().map(GroupLine::parse).collect::<Option<_>>()?;
+    Some((lines, administered.split_whitespace().collect()))
 }
 
 #[cfg(test)]
@@ -94,9 +105,15 @@ mod tests {
 
     #[test]
     fn members_are_sorted_and_missing_group_is_absent() {
-        let adm = GroupInfo { gid: 4, members: vec!["alice".into(), "syslog".into()] };
+        let adm = GroupInfo { gid: 4, members: vec!["alice".into(), "syslog".into()], administered: false };
         assert_eq!(one("adm", None, LINES), Ok(GroupState { group: Some(adm), gid_of: None }));
         assert_eq!(one("none", None, LINES), Ok(GroupState::default()));
+    }
+
+    #[test]
+    fn group_with_a_password_or_administrators_is_reported() {
+        let found = |name: &str| one(name, None, &format!("{LINES} sudo\0")).unwrap().group.unwrap().administered;
+        assert!(found("sudo") && !found("adm"));
     }
 
     #[test]

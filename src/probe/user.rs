@@ -115,9 +115,18 @@ impl<'a> UserOutput<'a> {
             groups: others,
             locked: hash.map(|hash| hash.starts_with(['!', '*'])),
             // `usermod --unlock` removes a leading `!`; `*` and an empty rest are not passwords.
+            ages: shadow.is_some_and(|line| has_ageing(line)),
             has_password: hash.map(|hash| !matches!(hash.trim_start_matches('!').bytes().next(), None | Some(b'*'))),
         })))
     }
+}
+
+/// Reports whether a line of shadow has another ageing than Debian's and Rocky's `useradd` give: minimum 0, maximum 99999,
+/// warning 7 days, and neither inactivity nor expiry.
+fn has_ageing(line: &str) -> bool {
+    let fields: Vec<&str> = line.split(':').skip(3).take(5).collect();
+    let is_default = |(at, value): (usize, &&str)| value.is_empty() || *["0", "99999", "7", "-1", "-1"][at] == **value;
+    !fields.iter().enumerate().all(is_default)
 }
 
 fn index_by_name(lines: &str) -> BTreeMap<&str, &str> {

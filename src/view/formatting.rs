@@ -4,13 +4,18 @@ use crate::config::{ChartEdge, ChartStep};
 use crate::drift::{DriftCounts, DriftReport};
 use crate::graph::DependencyKind;
 use crate::model::HostName;
-use crate::plan::HostReachability;
+use crate::plan::{HostReachability, StepPlan};
 use std::time::Duration;
 
 /// Describes the guard of a reboot.
 pub fn describe_reboot_guard(seconds: u64) -> String {
     let time = crate::model::format_guard_time(seconds);
     format!("guard: {time} (a boot that has not brought the host back by then is taken back by the host itself)")
+}
+
+/// Says how far a change cannot be undone that has a reason for it.
+pub fn describe_reversibility(step: &StepPlan) -> &'static str {
+    if step.partly_reversible { "cannot be undone completely" } else { "cannot be undone" }
 }
 
 /// Describes a guard: `guard: 5m (restores the state before unless a new login succeeds)`.

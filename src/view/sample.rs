@@ -45,6 +45,7 @@ pub fn step(step: &str, kind: &str, title: &str, verdict: StepVerdict, reason: &
         reboot_failed: false,
         notes_only: false,
         irreversible: None,
+        partly_reversible: false,
         installs_artifact: false,
         images: Vec::new(),
         image_sources: Default::default(),
@@ -108,6 +109,7 @@ pub fn removed_step() -> StepPlan {
     StepPlan {
         changes: vec![AttributeChange::new("exists", Some("file"), None)],
         irreversible: Some("the step declares `backup: false`".into()),
+        partly_reversible: false,
         ..step("legacy", "file", "/etc/legacy.conf", StepVerdict::Change, "exists")
     }
 }
@@ -213,6 +215,7 @@ pub fn hostile_plan(text: &str) -> Plan {
             foresight: Default::default(),
         }),
         irreversible: Some(text.into()),
+        partly_reversible: false,
         place: text.into(),
         ..step(text, text, text, verdict, text)
     };

@@ -180,6 +180,7 @@ fn planned(verdict: StepVerdict, waits_for: Option<&str>) -> HostPlan {
         reboot_failed: false,
         notes_only: false,
         irreversible: None,
+        partly_reversible: false,
         installs_artifact: false,
         images: Vec::new(),
         image_sources: Default::default(),

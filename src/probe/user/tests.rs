@@ -26,6 +26,7 @@ fn accounts_are_parsed_with_groups_and_lock_state() {
         shell: "/bin/bash".into(),
         groups: vec!["adm".into(), "ops".into()],
         locked: Some(true),
+        ages: false,
         has_password: Some(false),
     };
     assert_eq!(one("alice", &raw), Ok(UserState::Present(Box::new(alice))));

@@ -111,7 +111,7 @@ impl GroupResource {
         let Some(group) = &state.group else {
             return Assessment::ok("the group does not exist", json!({ "group": null }));
         };
-        let diff = GroupDiff::Remove { name: self.name.clone(), gid: group.gid, members: group.members.clone() };
+        let diff = GroupDiff::Remove { name: self.name.clone(), before: group.clone() };
         Assessment::differs("the group exists", diff, DisruptionClass::D0, json!({ "group": { "gid": group.gid } }))
     }
 
@@ -224,7 +224,7 @@ impl GroupResource {
 enum GroupDiff {
     Create { name: String, gid: Option<u32>, members: Option<Vec<String>> },
     Modify { gid: Option<ValueChange<u32>>, members: Option<ValueChange<Vec<String>>> },
-    Remove { name: String, gid: u32, members: Vec<String> },
+    Remove { name: String, before: GroupInfo },
 }
 
 impl GroupDiff {
@@ -353,6 +353,7 @@ impl TypedResource for GroupResource {
 
     fn undo(&self, diff: &GroupDiff) -> UndoEffect {
         let mut fields = json!({ "name": self.name });
+        let mut lost = None;
         match diff {
             GroupDiff::Create { .. } => return UndoEffect::declare(vec![UndoDeclaration::absent(KIND.name, fields)]),
             GroupDiff::Modify { gid, members } => {
@@ -365,13 +366,14 @@ impl TypedResource for GroupResource {
                     fields["members"] = json!(before);
                 }
             }
-            GroupDiff::Remove { members, gid, .. } => {
-                fields["gid"] = json!(gid);
-                fields["members"] = json!(members);
+            GroupDiff::Remove { name, before } => {
+                fields["gid"] = json!(before.gid);
+                fields["members"] = json!(before.members);
                 fields["append"] = json!(true);
+                lost = before.administered.then(|| format!("the administrators and the password of group `{name}`"));
             }
         }
-        UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, fields)])
+        UndoEffect { lost, ..UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, fields)]) }
     }
 }
 

@@ -189,7 +189,8 @@ fn render_change_head(folded: &FoldedStep<'_>, quote: &dyn Fn(&str, usize) -> St
         0 => String::new(),
         _ => format!(", and {}", format_count(folded.items.len() - 1, "more item")),
     };
-    let undo = if step.irreversible.is_some() { " (cannot be undone)" } else { "" };
+    let undo = step.irreversible.as_ref().map(|_| format!(" ({})", formatting::describe_reversibility(step)));
+    let undo = undo.unwrap_or_default();
     format!("{} {what}{items}{class}{undo} on {on}{values}", quote(sign, NAME))
 }
 
@@ -200,7 +201,8 @@ fn render_change_body(folded: &FoldedStep<'_>) -> String {
     step.changes.iter().for_each(|change| push_attribute(change, &mut out));
     if let Some(why) = &step.irreversible {
         // Writing to a `String` cannot fail.
-        let _ = writeln!(out, "- cannot be undone: {}", prose_span(why.raw(), MAX_VALUE_CHARS));
+        let _ =
+            writeln!(out, "- {}: {}", formatting::describe_reversibility(step), prose_span(why.raw(), MAX_VALUE_CHARS));
     }
     if let Some(envelope) = step.envelope.as_ref().filter(|envelope| envelope.foresight != ChangeCertainty::Certain) {
         let most = envelope.disruption.max(step.disruption);

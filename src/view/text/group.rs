@@ -57,7 +57,7 @@ pub fn group_unreachable<'a>(
 /// Returns the displayed fields of a step. The basis is not displayed: hosts may differ in parts that do not change.
 fn shown_fields(step: &StepPlan) -> impl Hash + Eq + use<'_> {
     let what = (&step.id, &step.kind, &step.title, &step.verdict, &step.reason, &step.changes);
-    let effect = (&step.disruption, &step.guard_s, &step.irreversible);
+    let effect = (&step.disruption, &step.guard_s, &step.irreversible, step.partly_reversible);
     (what, effect, &step.scope, &step.envelope, &step.waits_for, &step.held)
 }
 

@@ -168,10 +168,11 @@ fn write_guard(step: &StepPlan, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// Writes why the change cannot be undone, if it cannot.
+/// Writes why the change cannot be undone, if it cannot, or what an undo of it does not restore.
 fn write_irreversible(step: &StepPlan, out: &mut dyn Write) -> io::Result<()> {
     let Some(why) = &step.irreversible else { return Ok(()) };
-    writeln!(out, "    {}", paint(DIM, format!("(cannot be undone: {})", escape::escape_untrusted(why))))
+    let what = formatting::describe_reversibility(step);
+    writeln!(out, "    {}", paint(DIM, format!("({what}: {})", escape::escape_untrusted(why))))
 }
 
 /// Writes the predicted effects of a step. The step is evaluated again right before it runs and may not exceed the

@@ -472,8 +472,10 @@ impl TypedResource for UserResource {
                     "name": name, "uid": before.uid, "group": before.group, "groups": before.groups, "append": true,
                     "home": before.home, "shell": before.shell, "comment": before.gecos, "create_home": false,
                 });
-                UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, fields)])
-                    .leaving(format!("the password of `{name}`, which was locked, if there was one"))
+                let lost = before.ages.then(|| format!("the expiry and the password ageing of `{name}`"));
+                let effect = UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, fields)])
+                    .leaving(format!("the password of `{name}`, which was locked, if there was one"));
+                UndoEffect { lost, ..effect }
             }
             UserDiff::Remove { name, .. } if self.remove_home => {
                 UndoEffect::irreversible(&format!("the home directory of `{name}` is not kept"))
