@@ -328,11 +328,16 @@ impl<'j> RunOnHost<'j> {
         let mut restored: BTreeSet<&str> = BTreeSet::new();
         let complete = |at: usize| self.complete_declarations(at, taken).into_iter().map(move |one| (at, one));
         let (origins, mut all): (Vec<usize>, Vec<UndoDeclaration>) =
-            taken.iter().rev().copied().flat_map(complete).filter(|(_, declared)| !declared.restarts).unzip();
+            taken.iter().rev().copied().flat_map(complete).unzip();
         resource::align_memberships(&mut all);
+        resource::align_units(&mut all);
+        let list_own = |at: usize, restarts: bool| {
+            let own = origins.iter().zip(&all).filter(move |(origin, one)| **origin == at && one.restarts == restarts);
+            own.map(|(_, declared)| declared)
+        };
         for at in taken.iter().rev() {
             let step = self.steps[*at].1;
-            for (_, declared) in origins.iter().zip(&all).filter(|(origin, _)| *origin == at) {
+            for declared in list_own(*at, false) {
                 written.push_declaration(step, declared, &[]);
             }
             for path in step.effect.paths.iter().filter(|path| restored.insert(path)) {
@@ -342,7 +347,7 @@ impl<'j> RunOnHost<'j> {
         }
         for at in taken {
             let step = self.steps[*at].1;
-            for declared in step.effect.steps.iter().filter(|declared| declared.restarts) {
+            for declared in list_own(*at, true) {
                 // A timer restarts on its own files.
                 let own = step.effect.paths.iter().filter_map(|path| written.paths.get(path).cloned());
                 let inputs: BTreeSet<String> =

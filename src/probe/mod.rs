@@ -84,4 +84,4 @@ pub use records_state::{GuardState, GuardTrace, HoldMark, RecordsState, WriterTr
 pub use replay::replay_exchanges;
 pub(crate) use rpm_order::compare_rpm_versions as compare_rpm;
 pub use unanswered::UnansweredReason;
-pub use unit_state::UnitState;
+pub use unit_state::{RelatedUnit, UnitState};

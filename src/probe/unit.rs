@@ -2,9 +2,9 @@
 
 use super::query::Probe;
 use super::section::{ProbeSection, SectionOutput};
-use super::{Observation, ProbeReading, UnitState};
+use super::{Observation, ProbeReading, RelatedUnit, UnitState};
 use crate::model::UntrustedText;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// systemd before 248 does not support `--timestamp=us+utc` and returns nothing; it is queried again without it, and
 /// its times are whole seconds.
@@ -19,14 +19,18 @@ use std::collections::BTreeMap;
 /// systemd keeps the state of a unit's file in memory until the manager is reloaded, and calls a unit `enabled` if any link
 /// of its `[Install]` section exists, an alias included. So the files are read too. `Unlinked` lists the targets of that
 /// section without a link to the enabled unit, as `UNIT:TARGET`: they do not start it at boot. `Linked` lists those with a
-/// link to a unit that systemd calls `disabled`, and `Masked` units that are links to `/dev/null`. A unit is left out if a
+/// link to a unit that systemd calls `disabled`, or whose file is gone, and `Masked` units that are links to `/dev/null`.
+/// `Also` lists the units that are enabled and disabled together with a unit, as `UNIT:OTHER`. A unit is left out if a
 /// drop-in has an `[Install]` section too, or a file cannot be read; so is a target with a specifier.
+///
+/// Units that systemd stops together with a queried one, those that it stops before it starts one, and those of `Also`
+/// are queried after that, with the ones that stop together with them. Few units have any: targets are left out.
 ///
 /// A replaced executable is among the mapped files of its process. Only executable mappings count: a new locale archive
 /// or message catalogue is not a reason to restart.
 const SNIPPET: &str = r#"need systemctl; need grep
 forge_links() {
-v= w= m= n='
+v= w= m= x= n='
 '
 while [ -n "$1" ]; do
 b=$n${1%%"$n$n"*}$n
@@ -34,6 +38,13 @@ case $1 in *"$n$n"*) set -- "${1#*"$n$n"}" ;; *) set -- '' ;; esac
 i=${b#*"${n}Id="}; i=${i%%"$n"*}
 if [ "/etc/systemd/system/$i" -ef /dev/null ]; then m="$m $i"; continue; fi
 case $b in
+*"${n}LoadState=not-found$n"*)
+set +f
+for a in /etc/systemd/system/*.wants/"$i" /etc/systemd/system/*.requires/"$i"; do
+if [ -L "$a" ]; then a=${a%/*} a=${a##*/}; w="$w $i:${a%.*}"; fi
+done
+set -f
+continue ;;
 *"${n}UnitFileState=enabled$n"*) e=yes ;;
 *"${n}UnitFileState=disabled$n"*) e= ;;
 *) continue ;;
@@ -52,6 +63,7 @@ case $s$l in
 '[Install]WantedBy='*) k=wants ;;
 '[Install]RequiredBy='*) k=requires ;;
 '[Install]UpheldBy='*) k=upholds ;;
+'[Install]Also='*) for t in ${l#*=}; do x="$x $i:$t"; done; continue ;;
 *) case $l in '['*) s=${l%%]*}] ;; esac; continue ;;
 esac
 for t in ${l#*=}; do
@@ -67,12 +79,37 @@ done
 done
 done <"$f"
 done
-printf 'Unlinked=%s\nLinked=%s\nMasked=%s\n' "$v" "$w" "$m"
+printf 'Unlinked=%s\nLinked=%s\nMasked=%s\nAlso=%s\n' "$v" "$w" "$m" "$x"
+}
+forge_related() {
+q=$1 k= r= f=$IFS
+for t in $x; do r="$r ${t#*:}"; done
+for a in 1 2 3 4 5; do
+IFS=$n
+for l in $q; do
+case $l in
+Id=*) k="$k ${l#*=} " ;;
+RequiredBy=*|BoundBy=*|ConsistsOf=*) r="$r ${l#*=}" ;;
+Conflicts=*|ConflictedBy=*) [ "$a" != 1 ] || r="$r ${l#*=}" ;;
+esac
+done
+IFS=$f
+set --
+for t in $r; do
+case $t in *.target|*.slice|*@.*|*%*) continue ;; esac
+case $k in *" $t "*) ;; *) set -- "$@" "$t"; k="$k $t " ;; esac
+done
+[ "$#" -gt 0 ] || return 0
+q=$(systemctl show --no-pager -p Id,Names,LoadState,ActiveState,UnitFileState,RequiredBy,BoundBy,ConsistsOf -- "$@") || return 0
+printf '\n%s\n' "$q"
+r=
+done
 }
 forge_units() {
 p=Id,Names,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,InvocationID,FragmentPath,DropInPaths
 p=$p,MainPID,ActiveEnterTimestamp,ExecMainStartTimestamp,Result,Type,RemainAfterExit,CanReload
 p=$p,FreezerState,NextElapseUSecRealtime,NRestarts,ActiveEnterTimestampMonotonic,ExecMainStartTimestampMonotonic
+p=$p,RequiredBy,BoundBy,ConsistsOf,Conflicts,ConflictedBy
 o=$(systemctl show --no-pager --timestamp=us+utc -p "$p" -- "$@" 2>/dev/null)
 case $o in
 *Id=*) ;;
@@ -83,6 +120,7 @@ esac
 set -f
 printf '%s\n\nUptime=%s\nContainer=%s\n' "$o" "$up" "$c"
 forge_links "$o"
+forge_related "$o"
 printf '\nforge-maps\n'
 set --; IFS='
 '
@@ -152,12 +190,18 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
         unlinked: about_all("Unlinked").copied().unwrap_or_default(),
         linked: about_all("Linked").copied().unwrap_or_default(),
         masked: about_all("Masked").copied().unwrap_or_default(),
+        also: about_all("Also").copied().unwrap_or_default(),
     };
+    let related = RelatedUnits { units: &units };
     for probe in &section.probes {
         let Some(name) = probe_unit(probe).map(full_unit_name) else { continue };
         let unit = units.iter().find(|unit| has_unit_name(unit, &name));
         let answer = unit
-            .and_then(|unit| Some(links.correct_state(unit, build_unit_state(unit, maps, &times)?)))
+            .and_then(|unit| {
+                let state = links.correct_state(unit, build_unit_state(unit, maps, &times)?);
+                let also = links.list_entries(links.also, unit.get("Id").copied().unwrap_or_default());
+                related.complete_state(unit, &also, state)
+            })
             .map(|unit| ProbeReading::Unit(Box::new(unit)))
             .ok_or_else(|| raw.explain_missing(section));
         out.insert(probe.clone(), answer);
@@ -178,16 +222,21 @@ struct UnitLinks<'a> {
     unlinked: &'a str,
     linked: &'a str,
     masked: &'a str,
+    also: &'a str,
 }
 
-impl UnitLinks<'_> {
+impl<'a> UnitLinks<'a> {
+    /// Returns what a list has for a unit.
+    fn list_entries(&self, listed: &'a str, id: &str) -> Vec<&'a str> {
+        let entries = listed.split_whitespace().filter_map(|entry| entry.split_once(':'));
+        entries.filter(|(name, _)| *name == id).map(|(_, other)| other).collect()
+    }
+
     /// Corrects the state that systemd has in memory by the links on disk.
     fn correct_state(&self, unit: &BTreeMap<&str, &str>, state: UnitState) -> UnitState {
         let id = unit.get("Id").copied().unwrap_or_default();
-        let list_targets = |listed: &str| -> Vec<String> {
-            let entries = listed.split_whitespace().filter_map(|entry| entry.split_once(':'));
-            entries.filter(|(name, _)| *name == id).map(|(_, target)| target.to_owned()).collect()
-        };
+        let list_targets =
+            |listed| -> Vec<String> { self.list_entries(listed, id).into_iter().map(str::to_owned).collect() };
         let is_masked = self.masked.split_whitespace().any(|name| name == id);
         let state = UnitState { unlinked: list_targets(self.unlinked), ..state };
         match (is_masked, list_targets(self.linked).is_empty()) {
@@ -196,6 +245,67 @@ impl UnitLinks<'_> {
             (false, true) => state,
         }
     }
+}
+
+/// The queried units, and those that the snippet queried because of them.
+struct RelatedUnits<'a> {
+    units: &'a [BTreeMap<&'a str, &'a str>],
+}
+
+impl RelatedUnits<'_> {
+    /// Adds the units that change together with one; `None` if one of them has no answer. `also` are those of `Also=`.
+    fn complete_state(&self, unit: &BTreeMap<&str, &str>, also: &[&str], state: UnitState) -> Option<UnitState> {
+        let is_found = |other: &RelatedUnit| !other.file_state.is_empty();
+        let also = also.iter().filter(|name| is_queried(name)).map(|name| {
+            let other = self.find_unit(name)?;
+            let file_state = other.get("UnitFileState").copied().unwrap_or_default().to_owned();
+            Some(RelatedUnit { name: (*name).to_owned(), file_state, active: is_up(other) })
+        });
+        let also: Vec<RelatedUnit> = also.collect::<Option<_>>()?;
+        Some(UnitState {
+            also: also.into_iter().filter(is_found).collect(),
+            dependents: self.list_stopped(unit, &["RequiredBy", "BoundBy", "ConsistsOf"])?,
+            conflicting: self.list_stopped(unit, &["Conflicts", "ConflictedBy"])?,
+            ..state
+        })
+    }
+
+    /// Returns the active units that `keys` of a unit name, and those that stop together with them.
+    fn list_stopped(&self, unit: &BTreeMap<&str, &str>, keys: &[&str]) -> Option<Vec<String>> {
+        let own = unit.get("Id").copied().unwrap_or_default();
+        let mut stopped: BTreeSet<String> = BTreeSet::new();
+        let mut left = list_related(unit, keys);
+        for name in &left {
+            self.find_unit(name)?;
+        }
+        while let Some(name) = left.pop() {
+            // A long chain is not followed to its end.
+            let Some(other) = self.find_unit(name).filter(|other| is_up(other)) else { continue };
+            let id = other.get("Id").copied().unwrap_or(name);
+            if id != own && stopped.insert(id.to_owned()) {
+                left.extend(list_related(other, &["RequiredBy", "BoundBy", "ConsistsOf"]));
+            }
+        }
+        Some(stopped.into_iter().collect())
+    }
+
+    fn find_unit(&self, name: &str) -> Option<&BTreeMap<&str, &str>> {
+        self.units.iter().find(|unit| has_unit_name(unit, name))
+    }
+}
+
+fn list_related<'a>(unit: &BTreeMap<&str, &'a str>, keys: &[&str]) -> Vec<&'a str> {
+    let named = keys.iter().filter_map(|key| unit.get(key)).flat_map(|names| names.split_whitespace());
+    named.filter(|name| is_queried(name)).collect()
+}
+
+/// Reports whether the snippet queries a related unit.
+fn is_queried(name: &str) -> bool {
+    !name.ends_with(".target") && !name.ends_with(".slice") && !name.contains("@.") && !name.contains('%')
+}
+
+fn is_up(unit: &BTreeMap<&str, &str>) -> bool {
+    matches!(unit.get("ActiveState"), Some(&("active" | "reloading" | "refreshing" | "activating")))
 }
 
 /// What the host says of its clocks. Recordings of older versions lack some of it.
@@ -263,6 +373,9 @@ fn build_unit_state(unit: &BTreeMap<&str, &str>, maps: &str, times: &HostTimes) 
         next_elapse: parse_timestamp(&text("NextElapseUSecRealtime"))?,
         restarts,
         unlinked: Vec::new(),
+        also: Vec::new(),
+        dependents: Vec::new(),
+        conflicting: Vec::new(),
         restarted_ago: times.uptime.filter(|_| restarts > 0).and_then(|now| start_age(unit, now)),
     })
 }

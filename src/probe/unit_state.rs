@@ -23,6 +23,15 @@ pub struct UnitState {
     /// The targets of the `[Install]` section of an enabled unit that do not start it, because a link is missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unlinked: Vec<String>,
+    /// The units that are enabled and disabled together with it (`Also=`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also: Vec<RelatedUnit>,
+    /// The active units that systemd stops together with it: they require it, or are a part of it, or of one of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dependents: Vec<String>,
+    /// The active units that systemd stops to start it (`Conflicts=`), with those that stop together with them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conflicting: Vec<String>,
     /// `NeedDaemonReload`.
     pub need_daemon_reload: bool,
     /// `InvocationID`, empty if the unit was never started.
@@ -70,6 +79,24 @@ pub struct UnitState {
     /// Seconds since the last of these restarts; `None` if there was none, or its age is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarted_ago: Option<f64>,
+}
+
+/// A unit that changes together with another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelatedUnit {
+    /// The name with its type.
+    pub name: String,
+    /// `UnitFileState`.
+    pub file_state: String,
+    /// Whether it is active.
+    pub active: bool,
+}
+
+impl RelatedUnit {
+    /// Reports whether it starts at boot, by links of its own.
+    pub fn is_enabled(&self) -> bool {
+        self.file_state == "enabled"
+    }
 }
 
 impl UnitState {

@@ -10,7 +10,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::change_mark::{ChangeAspect, ChangeMark, ChangedPart, RecordedValue};
-use super::earlier_effects::EarlierStepEffects;
+use super::earlier_effects::{EarlierStepEffects, ProvidedItem};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One attribute that differs.
@@ -128,6 +128,11 @@ pub trait ResourceDiff: Clone + std::fmt::Debug + PartialEq + Serialize + Send +
         false
     }
 
+    /// Returns what the change changes besides the resource. Later steps about it were observed before that.
+    fn other_changed_items(&self) -> Vec<ProvidedItem> {
+        Vec::new()
+    }
+
     /// Returns whether the change can bar a login that was possible before it, and no guard restores the state before.
     fn may_bar_login(&self) -> bool {
         false
@@ -180,6 +185,7 @@ trait AnyDiff: std::fmt::Debug + Send + Sync {
     fn predict_reading(&self) -> Option<(Probe, ProbeReading)>;
     fn changes_of_packages(&self) -> PackageChanges;
     fn moves_what_it_provides(&self) -> bool;
+    fn changes_other_items(&self) -> Vec<ProvidedItem>;
     fn can_bar_login(&self) -> bool;
 }
 
@@ -202,6 +208,10 @@ impl<D: ResourceDiff> AnyDiff for D {
 
     fn moves_what_it_provides(&self) -> bool {
         self.leads_elsewhere()
+    }
+
+    fn changes_other_items(&self) -> Vec<ProvidedItem> {
+        self.other_changed_items()
     }
 
     fn can_bar_login(&self) -> bool {
@@ -390,6 +400,11 @@ impl Assessment {
     /// Returns whether what the resource provides leads elsewhere after the change.
     pub fn leads_elsewhere(&self) -> bool {
         self.diff.as_ref().is_some_and(|diff| diff.0.moves_what_it_provides())
+    }
+
+    /// Returns what the change changes besides the resource.
+    pub fn other_changed_items(&self) -> Vec<ProvidedItem> {
+        self.diff.as_ref().map(|diff| diff.0.changes_other_items()).unwrap_or_default()
     }
 
     /// Returns whether the change can bar a login that was possible before it.

@@ -34,7 +34,8 @@ pub struct EarlierStepEffects {
     pub will_go: BTreeSet<String>,
     /// Paths that earlier steps create, change or remove.
     pub will_touch: BTreeSet<String>,
-    /// What leads elsewhere after a change of an earlier step, with that step: paths of links and mount points, accounts.
+    /// What leads elsewhere, or changes together with something else, after a change of an earlier step, with that step:
+    /// paths of links and mount points, accounts, units.
     pub redirected: BTreeMap<ProvidedItem, StepId>,
     /// Targets that earlier steps write into the `[Install]` section of units, by unit.
     pub will_install: BTreeMap<String, Vec<String>>,
@@ -62,6 +63,7 @@ impl EarlierStepEffects {
             (ProvidedItem::Path(place), Probe::Path { path, .. }) => {
                 path.strip_prefix(place.as_str()).is_some_and(|rest| rest.starts_with('/'))
             }
+            (ProvidedItem::Unit(unit), Probe::Unit { name }) => name == unit,
             (ProvidedItem::User(account), Probe::User { name }) => name == account,
             (ProvidedItem::User(account), Probe::AuthorizedKeys { user }) => user == account,
             _ => false,

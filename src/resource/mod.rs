@@ -45,6 +45,6 @@ pub(crate) use shared::support::unit_name;
 pub use system::service::refresh_recorded_start;
 pub use traits::{EffectReach, GuardSupport, KindTraits, PackageExposure, PackageListing};
 pub use undo_kinds::{
-    ClusterUndoContext, align_memberships, build_cluster_undo, find_cluster_refusal, find_declaration_error,
-    is_undo_declaration, permit_overwrite,
+    ClusterUndoContext, align_memberships, align_units, build_cluster_undo, find_cluster_refusal,
+    find_declaration_error, is_undo_declaration, permit_overwrite,
 };

@@ -82,6 +82,26 @@ fn align_membership(earlier: &mut UndoDeclaration, later: &UndoDeclaration) {
     }
 }
 
+/// Makes declarations of the same unit agree: several steps of a run can change it, as some units change together with
+/// others. The order is that of [`align_memberships`].
+pub fn align_units(declared: &mut [UndoDeclaration]) {
+    let is_unit = |declared: &UndoDeclaration| declared.kind == system::service::KIND.name && !declared.absent;
+    for at in 1..declared.len() {
+        let (earlier, later) = declared.split_at_mut(at);
+        let later = &later[0];
+        for earlier in earlier.iter_mut().filter(|own| is_unit(own) && is_unit(later)) {
+            if earlier.fields["name"] != later.fields["name"] {
+                continue;
+            }
+            for field in ["state", "enabled"] {
+                if let Some(value) = later.fields.get(field) {
+                    earlier.fields[field] = value.clone();
+                }
+            }
+        }
+    }
+}
+
 /// Returns a declaration of a host's journal as it is planned: with `overwrite`, a removal also takes changes that
 /// were made after the run.
 pub fn permit_overwrite(declared: &UndoDeclaration, overwrite: bool) -> UndoDeclaration {
@@ -175,6 +195,24 @@ fn is_read_from_controller(field: &FieldType) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn declarations_of_one_unit_agree_on_its_first_state() {
+        let unit = |name: &str, fields: Value| {
+            let mut all = json!({ "name": name });
+            let (Value::Object(all_fields), Value::Object(fields)) = (&mut all, fields) else { unreachable!() };
+            all_fields.extend(fields);
+            UndoDeclaration::present("service", all)
+        };
+        let mut declared = [
+            unit("a.socket", json!({ "state": "stopped", "enabled": true })),
+            unit("b.service", json!({ "state": "stopped" })),
+            unit("a.socket", json!({ "state": "running" })),
+        ];
+        align_units(&mut declared);
+        assert_eq!(declared[0].fields, json!({ "name": "a.socket", "state": "running", "enabled": true }));
+        assert_eq!(declared[1].fields, json!({ "name": "b.service", "state": "stopped" }));
+    }
 
     #[test]
     fn no_undo_kind_calls_the_api_or_downloads() {

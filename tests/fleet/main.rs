@@ -64,4 +64,5 @@ mod survey;
 mod trade;
 mod transport;
 mod undo;
+mod undo_units;
 mod window;

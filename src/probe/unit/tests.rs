@@ -167,3 +167,43 @@ fn container_has_no_present_time() {
     assert_eq!((state.clock_change, state.now), (-28_800.0, None));
     assert!(state.may_precede(state.main_started, 1_795_255_300.0) && !state.is_in_future(state.main_started));
 }
+
+/// The answer of systemd 252 about units with relations, shortened, with those that were queried because of them.
+// origin: field, Debian 12
+const RELATED: &str = "\
+Id=db.service\nNames=db.service\nLoadState=loaded\nActiveState=active\nUnitFileState=disabled\nRequiredBy=app.service\n\
+BoundBy=\nConsistsOf=\nConflicts=shutdown.target\nConflictedBy=\n\n\
+Id=new.service\nNames=new.service\nLoadState=loaded\nActiveState=inactive\nUnitFileState=disabled\nRequiredBy=\n\
+Conflicts=shutdown.target old.service gone.service\nConflictedBy=\n\n\
+Uptime=12.5\nUnlinked=\nLinked=\nMasked=\nAlso= db.service:db.socket db.service:db@.service db.service:missing.socket\n\n\
+Id=app.service\nNames=app.service\nLoadState=loaded\nActiveState=active\nConsistsOf=web.service\n\n\
+Id=old.service\nNames=old.service\nLoadState=loaded\nActiveState=active\n\n\
+Id=gone.service\nNames=gone.service\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\n\n\
+Id=db.socket\nNames=db.socket\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n\n\
+Id=missing.socket\nNames=missing.socket\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\n\n\
+Id=web.service\nNames=web.service\nLoadState=loaded\nActiveState=active\n\n\
+forge-maps\n";
+
+#[test]
+fn units_that_change_together_with_another_are_listed() {
+    let db = one("db", &printed(RELATED)).expect("known");
+    assert_eq!(db.dependents, ["app.service", "web.service"]);
+    let socket = RelatedUnit { name: "db.socket".into(), file_state: "enabled".into(), active: true };
+    assert_eq!((db.also, db.conflicting), (vec![socket], Vec::new()));
+    let new = one("new", &printed(RELATED)).expect("known");
+    assert_eq!((new.conflicting, new.dependents), (vec!["old.service".to_owned()], Vec::new()));
+}
+
+#[test]
+fn related_unit_without_an_answer_leaves_the_unit_unknown() {
+    let text = RELATED.replace("Id=app.service\nNames=app.service", "Id=x.service\nNames=x.service");
+    assert!(one("db", &printed(&text)).is_err() && one("new", &printed(&text)).is_ok());
+}
+
+#[test]
+fn links_to_a_unit_whose_file_is_gone_enable_it() {
+    let text = "Id=a.service\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\n\n\
+                Unlinked=\nLinked= a.service:multi-user.target\nMasked=\n\nforge-maps\n";
+    let unit = one("a", &printed(text)).expect("known");
+    assert_eq!((unit.load.as_str(), unit.file_state.as_str()), ("not-found", "enabled"));
+}

@@ -63,7 +63,26 @@ if [ "$(show NeedDaemonReload)" = yes ]; then systemctl daemon-reload || fail "d
 "#;
 
 const ENABLE: &str = "systemctl enable -- \"$unit\" || fail \"cannot enable $unit\"\n";
-const DISABLE: &str = "systemctl disable -- \"$unit\" || fail \"cannot disable $unit\"\n";
+/// systemd also removes the link of a unit whose file is elsewhere (`systemctl link`), and with it the unit.
+const DISABLE: &str = r#"linked() {
+  found=
+  case $unit in *@*.*) set -- "$unit" "${unit%%@*}@.${unit##*.}" ;; *) set -- "$unit" ;; esac
+  for name; do
+    [ -L "/etc/systemd/system/$name" ] && file=$(readlink -f -- "/etc/systemd/system/$name") || continue
+    case $file in
+      */systemd/system/*|/dev/null) ;;
+      */"$name") if [ -f "$file" ]; then found=$file; return; fi ;;
+    esac
+  done
+}
+linked
+elsewhere=$found
+systemctl disable -- "$unit" || fail "cannot disable $unit"
+linked
+if [ -n "$elsewhere" ] && [ -z "$found" ]; then
+  systemctl link -- "$elsewhere" || fail "cannot link $elsewhere again"
+fi
+"#;
 
 /// systemd does not start a unit that failed too often until its failures are reset.
 const START: &str = r#"systemctl reset-failed -- "$unit" 2>/dev/null

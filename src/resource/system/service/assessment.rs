@@ -20,13 +20,20 @@ pub(super) fn assess_service(
         "loaded" | "merged" | "masked" => {
             compare_unit(want, unit, seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
         }
-        "not-found" => assess_not_found(want, cx),
+        "not-found" => assess_not_found(want, unit, cx),
         load => assess_unloadable(want, unit, load, cx),
     }
 }
 
-fn assess_not_found(want: &ServiceResource, cx: &AssessmentContext<'_>) -> Assessment<ServiceDiff> {
+fn assess_not_found(want: &ServiceResource, unit: &UnitState, cx: &AssessmentContext<'_>) -> Assessment<ServiceDiff> {
     let basis = json!({ "load": "not-found" });
+    if want.enabled == Some(false) && !want.running && is_enabled(unit, false) {
+        let reason = format!("unit `{}` does not exist, but links enable it", want.unit);
+        let enabled = EnablementChange { from: Some(unit.file_state.clone()), missing_in: Vec::new(), to: false };
+        let diff = ServiceDiff { file_missing: true, enabled: Some(enabled), ..ServiceDiff::default() };
+        let basis = json!({ "load": "not-found", "file": unit.file_state });
+        return Assessment::differs(reason, diff, DisruptionClass::D0, basis);
+    }
     if !want.running && want.enabled != Some(true) {
         return Assessment::ok(format!("unit `{}` does not exist, so it is not running", want.unit), basis);
     }
@@ -170,6 +177,11 @@ impl ServiceFindings {
             self.reasons.push(format!("it is {found}"));
         }
         self.diff.enabled = Some(change);
+        self.diff.also.clone_from(&unit.also);
+        let names: Vec<String> = self.diff.list_changed_units().map(|other| format!("`{}`", other.name)).collect();
+        if !names.is_empty() {
+            self.reasons.push(format!("its `Also=` names {}", join_words(&names)));
+        }
     }
 
     /// Predicts the links of targets that an earlier step adds to the unit. Returns whether there are any.
@@ -203,11 +215,27 @@ impl ServiceFindings {
             let found = describe_state(unit);
             self.add_reason(format!("it is {found}"), disruption);
             self.diff.process = Some(ProcessChange::activity(want.running, Some(found)));
+            self.add_stopped_units(want, unit);
         } else if want.running && unit.frozen {
             self.add_reason("it is frozen".to_owned(), DisruptionClass::D0);
             self.diff.process = Some(ProcessChange::Thaw);
         }
         Ok(())
+    }
+
+    /// Adds the other units that the start or the stop of this one stops.
+    fn add_stopped_units(&mut self, want: &ServiceResource, unit: &UnitState) {
+        let stopped = if want.running { &unit.conflicting } else { &unit.dependents };
+        if stopped.is_empty() {
+            return;
+        }
+        let names = join_words(&stopped.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>());
+        let reason = match want.running {
+            true => format!("systemd stops {names} to start it (`Conflicts=`)"),
+            false => format!("systemd stops {names} with it (`Requires=`, `BindsTo=` or `PartOf=`)"),
+        };
+        self.add_reason(reason, DisruptionClass::D1);
+        self.diff.stops.clone_from(stopped);
     }
 
     fn check_renewal(
@@ -287,11 +315,16 @@ fn service_basis(want: &ServiceResource, unit: &UnitState, renewal: &ServiceRene
     if want.enabled.is_some() {
         basis["file"] = json!(unit.file_state);
     }
+    let stopped = if want.running { &unit.conflicting } else { &unit.dependents };
+    if is_active(unit) != want.running && !stopped.is_empty() {
+        basis["stops"] = json!(stopped);
+    }
     if !renewal.restart.is_empty() {
-        basis["restart"] = json!(renewal.restart);
+        // A restart for another reason is the same change.
+        basis["restart"] = json!(true);
     }
     if !renewal.reload.is_empty() {
-        basis["reload"] = json!(renewal.reload);
+        basis["reload"] = json!(true);
     }
     if unit.frozen {
         basis["frozen"] = json!(true);

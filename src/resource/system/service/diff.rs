@@ -1,7 +1,8 @@
 //! How a unit's state differs from the declared one.
 
+use crate::probe::RelatedUnit;
 use crate::resource::shared::support::join_words;
-use crate::resource::{AttributeChange, ChangeAspect, ResourceDiff};
+use crate::resource::{AttributeChange, ChangeAspect, ProvidedItem, ResourceDiff};
 use serde::Serialize;
 
 /// How a unit differs.
@@ -12,7 +13,13 @@ pub(in crate::resource) struct ServiceDiff {
     /// Its files changed since systemd read them.
     pub files_unread: bool,
     pub enabled: Option<EnablementChange>,
+    /// Its file is gone, and links still enable it.
+    pub file_missing: bool,
+    /// The units of `Also=`, which are enabled or disabled together with it, before the change.
+    pub also: Vec<RelatedUnit>,
     pub process: Option<ProcessChange>,
+    /// Active units that systemd stops together with it, or to start it.
+    pub stops: Vec<String>,
 }
 
 /// Another enablement.
@@ -48,6 +55,12 @@ impl ServiceDiff {
             process: Some(ProcessChange::activity(running, None)),
             ..Self::default()
         }
+    }
+
+    /// Returns the units of `Also=` whose enablement changes, too.
+    pub fn list_changed_units(&self) -> impl Iterator<Item = &RelatedUnit> {
+        let to = self.enabled.as_ref().map(|change| change.to);
+        self.also.iter().filter(move |other| to == Some(!other.is_enabled()))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -105,13 +118,28 @@ impl ProcessChange {
 }
 
 impl ResourceDiff for ServiceDiff {
+    fn other_changed_items(&self) -> Vec<ProvidedItem> {
+        let enabled = self.list_changed_units().map(|other| &other.name);
+        enabled.chain(&self.stops).map(|unit| ProvidedItem::Unit(unit.clone())).collect()
+    }
+
     fn render_changes(&self) -> Vec<AttributeChange> {
         let mask = self.masked.then(|| {
             AttributeChange::new("mask", Some("masked"), Some("not masked")).with_aspect(ChangeAspect::Enablement)
         });
         let files = self.files_unread.then(|| AttributeChange::new("daemon-reload", Some("needed"), Some("done")));
         let enabled = self.enabled.as_ref().map(EnablementChange::render_change);
+        let also = self.list_changed_units().map(|other| {
+            let to = if other.is_enabled() { "disabled" } else { "enabled" };
+            let change = AttributeChange::new(&format!("enabled of {}", other.name), Some(&other.file_state), Some(to));
+            change.with_aspect(ChangeAspect::Enablement).with_member(&other.name)
+        });
         let process = self.process.as_ref().map(ProcessChange::render_change);
-        mask.into_iter().chain(files).chain(enabled).chain(process).collect()
+        let stops = self.stops.iter();
+        let stops = stops.map(|unit| {
+            let change = AttributeChange::new(&format!("state of {unit}"), Some("active"), Some("stopped"));
+            change.with_aspect(ChangeAspect::RunState).with_member(unit)
+        });
+        mask.into_iter().chain(files).chain(enabled).chain(also).chain(process).chain(stops).collect()
     }
 }

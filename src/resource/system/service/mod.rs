@@ -76,7 +76,13 @@ A masked unit is unmasked if it has to run or be enabled.
 **Enablement** is read from the links on disk, because systemd keeps an earlier state in memory until it is reloaded, and
 calls a unit `enabled` if any of its links exists, an alias too. A unit is enabled if every target of its `[Install]`
 section starts it; otherwise the plan shows `enabled, but not started by multi-user.target`. One that is enabled only until
-the next boot (`enabled-runtime`) counts as not enabled.
+the next boot (`enabled-runtime`) counts as not enabled. With `enabled: false`, links to a unit whose file is gone are
+removed, too. A link that `systemctl link` made stays: it is the unit, and does not enable it.
+
+**Other units** change with this one: systemd enables and disables those of `Also=` together with it, stops active units
+that require it or are a part of it (`Requires=`, `BindsTo=`, `PartOf=`) when it stops, and those that conflict with it
+(`Conflicts=`) when it starts. The plan shows each of them, a stop is D1, and an undo restores them. Targets and slices are
+left out.
 
 **Removal** stops and disables the unit; the unit's files belong to `unit` or `package` steps.",
     fields: &[
@@ -140,8 +146,8 @@ impl DeclaredResource for ServiceResource {
         self.unit.strip_suffix(".service").unwrap_or(&self.unit).to_owned()
     }
 
-    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
-        ChangedObject::Unit(self.unit.clone())
+    fn changed_object(&self, mark: &ChangeMark) -> ChangedObject {
+        ChangedObject::Unit(mark.member.as_deref().unwrap_or(&self.unit).to_owned())
     }
 
     /// The planner adds probes for the paths of the inputs.

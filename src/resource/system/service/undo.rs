@@ -11,6 +11,10 @@ pub(super) fn undo_service(service: &ServiceResource, diff: &ServiceDiff) -> Und
     if diff.masked {
         return UndoEffect::irreversible(&format!("`{}` was masked, which a step cannot declare", service.unit));
     }
+    if diff.file_missing {
+        let lost = Some(format!("the links that enabled `{}`, whose file does not exist", service.unit));
+        return UndoEffect { lost, ..UndoEffect::default() };
+    }
     let was_enabled = match diff.enabled.as_ref() {
         Some(change) => match change.from.as_deref() {
             // The unit did not exist, or has nothing to enable.
@@ -24,17 +28,17 @@ pub(super) fn undo_service(service: &ServiceResource, diff: &ServiceDiff) -> Und
         Some(ProcessChange::Stop { .. } | ProcessChange::Restart { .. } | ProcessChange::Reload { .. }) => true,
         Some(ProcessChange::Thaw) | None => service.running,
     };
-    let mut fields = json!({ "name": service.unit, "state": if ran { "running" } else { "stopped" } });
-    if let Some(enabled) = was_enabled {
-        fields["enabled"] = json!(enabled);
-    }
+    let mut state = UndoDeclaration { restarts: ran, ..declare_unit(&service.unit, ran, was_enabled) };
     if service.reload {
-        fields["reload"] = json!(true);
+        state.fields["reload"] = json!(true);
     }
-    let state = UndoDeclaration { restarts: ran, ..UndoDeclaration::present("service", fields) };
+    let also = diff.also.iter().map(|other| declare_unit(&other.name, other.active, Some(other.is_enabled())));
+    // After the unit that they depend on, or that conflicts with them.
+    let stopped = diff.stops.iter().map(|name| UndoDeclaration { restarts: true, ..declare_unit(name, true, None) });
+    let steps = [state].into_iter().chain(also).chain(stopped).collect();
     let at_boot = diff.enabled.as_ref().and(was_enabled);
     let units = at_boot.map(|enabled| UnitAtBoot { name: service.unit.clone(), enabled }).into_iter().collect();
-    let effect = UndoEffect::declare(vec![state]).with_boot(BootUndo { units, ..BootUndo::default() });
+    let effect = UndoEffect::declare(steps).with_boot(BootUndo { units, ..BootUndo::default() });
     let effect = match diff.process {
         Some(ProcessChange::Thaw) => {
             effect.leaving(format!("`{}` goes on running: a step cannot declare that it is frozen", service.unit))
@@ -47,6 +51,14 @@ pub(super) fn undo_service(service: &ServiceResource, diff: &ServiceDiff) -> Und
         false => format!("the links that enabled `{}` were not those of its `[Install]` section", service.unit),
     });
     UndoEffect { lost, ..effect }
+}
+
+fn declare_unit(name: &str, is_running: bool, enabled: Option<bool>) -> UndoDeclaration {
+    let mut fields = json!({ "name": name, "state": if is_running { "running" } else { "stopped" } });
+    if let Some(enabled) = enabled {
+        fields["enabled"] = json!(enabled);
+    }
+    UndoDeclaration::present("service", fields)
 }
 
 #[cfg(test)]

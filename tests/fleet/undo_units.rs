@@ -1,0 +1,104 @@
+//! Changes of units that change other units, too, are shown by the plan and undone, as systemd itself says.
+
+use crate::distribution::Distribution;
+use crate::support::{Fleet, Node, Project};
+
+const RECIPE: &str = r#"
+recipe: units
+summary: Units that change others
+steps:
+  - name: database
+    service: { name: db, state: stopped }
+  - name: newer
+    service: { name: newer }
+  - name: elsewhere
+    service: { name: elsewhere, enabled: true }
+  - name: main
+    service: { name: main, enabled: true }
+  - name: package
+    package: { name: forge-demo }
+  - name: gone
+    when: "false"
+    otherwise: absent
+    service: { name: gone }
+"#;
+
+/// `app` requires `db`, `web` is a part of `app`, `newer` conflicts with `older`, the file of `elsewhere` is outside of
+/// systemd's directories, `main` names two sockets of which one is enabled, and the file of `gone` is gone.
+const BEFORE: &str = r#"
+set -e
+unit() { printf "$2" >"/etc/systemd/system/$1"; }
+sleeps='[Service]\nExecStart=/bin/sleep infinity\n' boots='[Install]\nWantedBy=multi-user.target\n'
+unit db.service "$sleeps"
+unit app.service "[Unit]\nRequires=db.service\n$sleeps"
+unit web.service "[Unit]\nPartOf=app.service\n$sleeps"
+unit older.service "$sleeps"
+unit newer.service "[Unit]\nConflicts=older.service\n$sleeps"
+unit main.service "$sleeps${boots}Also=one.socket two.socket\n"
+for name in one two; do
+  unit "$name.socket" "[Socket]\nListenStream=/run/$name\nService=idle.service\n[Install]\nWantedBy=sockets.target\n"
+done
+unit idle.service "$sleeps"
+unit gone.service "$sleeps$boots"
+mkdir -p /srv/units
+printf "$sleeps$boots" >/srv/units/elsewhere.service
+systemctl -q link /srv/units/elsewhere.service
+systemctl daemon-reload
+systemctl -q enable gone.service one.socket
+rm /etc/systemd/system/gone.service
+systemctl daemon-reload
+systemctl start db app web older one.socket
+export DEBIAN_FRONTEND=noninteractive
+apt-get install -qqy forge-demo >/dev/null </dev/null
+apt-get remove -qqy forge-demo >/dev/null </dev/null
+echo kept >>/etc/forge-demo.conf
+"#;
+
+const UNITS: &str = "db app web older newer main elsewhere one.socket two.socket";
+
+/// What the host says about everything that the run changes.
+fn state(node: &Node) -> String {
+    node.must(&format!(
+        "for unit in {UNITS}; do echo $unit $(systemctl is-active $unit) $(systemctl is-enabled $unit 2>&1); done
+         readlink /etc/systemd/system/elsewhere.service; cat /etc/forge-demo.conf
+         dpkg-query -W -f '${{db:Status-Status}}\\n' forge-demo"
+    ))
+}
+
+#[test]
+fn units_that_change_with_others_are_planned_and_undone() {
+    for distribution in [Distribution::Debian11, Distribution::Debian12, Distribution::Debian13] {
+        let Some(nodes) = Fleet::take_on(distribution, 1) else { return };
+        let node = &nodes[0];
+        node.must(BEFORE);
+        let project = Project::new(&nodes).recipe("units", RECIPE).inventory("apply: [{ recipe: units, on: all }]\n");
+        let (before, dangling) = (state(node), "/etc/systemd/system/multi-user.target.wants/gone.service");
+
+        let plan = project.forge(["plan", "inventory.yaml"]);
+        for line in [
+            "~ state of app.service: active → stopped",
+            "~ state of web.service: active → stopped",
+            "~ state of older.service: active → stopped",
+            "~ enabled of two.socket: disabled → enabled",
+        ] {
+            assert!(plan.stdout.contains(line), "{line}: {plan}");
+        }
+        assert!(!plan.stdout.contains("one.socket"), "it is enabled before: {plan}");
+
+        let applied = project.forge(["apply", "inventory.yaml", "--yes"]);
+        assert_eq!(applied.code, 0, "{applied}");
+        let active = format!("systemctl is-active {UNITS} || :");
+        let expected = "inactive inactive inactive inactive active active active active inactive";
+        assert_eq!(node.must(&active).replace('\n', " "), expected, "{applied}");
+        assert_eq!(node.must("systemctl is-enabled two.socket"), "enabled");
+        assert_eq!(node.must(&format!("test -L {dangling} && echo there || echo gone")), "gone");
+        let again = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
+        assert_eq!(again.code, 0, "{again}");
+
+        let undone = project.forge(["undo", "last", "-i", "inventory.yaml", "--yes"]);
+        assert_eq!(undone.code, 0, "{undone}");
+        assert_eq!(state(node), before, "{undone}");
+        let left = "the links that enabled `gone.service`, whose file does not exist";
+        assert!(undone.stderr.contains(left), "{undone}");
+    }
+}
