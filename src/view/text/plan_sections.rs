@@ -14,7 +14,7 @@ use crate::view::style::{BAD, DIM, HEAD, REMOVE, UNKNOWN, paint};
 use crate::view::{escape, format_count, formatting};
 use anstyle::Style;
 use indexmap::IndexMap;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Write};
 
 /// Writes every part that is not empty.
@@ -436,7 +436,12 @@ pub fn write_left_behind<'a>(
     for (left, hosts) in &groups {
         let head = format!("{} {}", escape::escape_line(left.kind.raw()), escape::escape_line(left.title.raw()));
         let step = format!("{}  {}", escape::escape_line(left.step.raw()), format_hosts(hosts));
-        writeln!(out, "{} {head}  {}", paint(REMOVE, "-"), paint(DIM, step))?;
+        // Two lines of one file, say, differ only in what their records keep.
+        let count = match hosts.len() - hosts.iter().collect::<BTreeSet<_>>().len() {
+            0 => String::new(),
+            _ => format!(" ({} records)", hosts.len()),
+        };
+        writeln!(out, "{} {head}{count}  {}", paint(REMOVE, "-"), paint(DIM, step))?;
     }
     if groups.keys().any(|left| !left.applied) {
         write_hint("to remove the resources of a recipe, declare its entry with `ensure: absent`", out)?;

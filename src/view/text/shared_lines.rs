@@ -2,6 +2,7 @@
 
 use crate::model::HostName;
 use crate::view::{escape, fold, formatting};
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 /// Lists simulated hosts first, before any result about them.
@@ -16,12 +17,25 @@ pub(super) fn write_simulated<'a>(
     }
 }
 
-/// Returns `on node-01`, or `= same on 9 hosts: gpu[02:10]`.
+/// Returns `on node-01`, or `= same on 9 hosts: gpu[02:10]`. A host with several equal entries counts once.
 pub(super) fn format_hosts(hosts: &[&HostName]) -> String {
+    let distinct: BTreeSet<&HostName> = hosts.iter().copied().collect();
     let folded = fold::fold_names(hosts.iter().map(|host| host.as_str()));
     let folded = escape::escape_line(&folded);
-    match hosts {
-        [_] => format!("on {folded}"),
-        _ => format!("= same on {}: {folded}", formatting::summarize_hosts(hosts.iter().copied())),
+    match distinct.len() {
+        1 => format!("on {folded}"),
+        _ => format!("= same on {}: {folded}", formatting::summarize_hosts(distinct.into_iter())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_with_several_entries_counts_once() {
+        let (a, b) = (HostName::new("node-01"), HostName::new("node-02"));
+        assert_eq!(format_hosts(&[&b, &b]), "on node-02");
+        assert_eq!(format_hosts(&[&b, &a, &b]), "= same on 2 hosts: node-[01:02]");
     }
 }

@@ -103,7 +103,9 @@ fn undeclared_resources_are_listed_with_a_removal_hint() {
          hint: to remove a resource while its recipe stays, declare it in a step with `otherwise: absent` whose `when` is false"
     );
     assert!(!shown(vec![gone]).contains("otherwise"));
-    assert!(!shown(vec![moved]).contains("ensure"));
+    assert!(!shown(vec![moved.clone()]).contains("ensure"));
+    let twice = shown(vec![moved.clone(), moved]);
+    assert!(twice.contains("\n- file /etc/b (2 records)  web/b[1]  on x\n"), "{twice}");
 }
 
 /// The report names skipped steps once, and does not suggest `apply` if only blocked steps are left.
