@@ -83,3 +83,22 @@ steps:
     assert_eq!(lab.inside("inventory.yaml", "a", "cat /srv/used"), "tok");
     lab.nothing_is_left();
 }
+
+const UNIT: &str = "[Service]\\nExecStart=/bin/sleep 4712\\n[Install]\\nWantedBy=multi-user.target\\n";
+
+fn service(name: &str) -> String {
+    format!("recipe: r\nsteps:\n  - {{ name: s, service: {{ name: {name}, state: running, enabled: true }} }}\n")
+}
+
+/// Like systemd, the stand-in of `systemctl` answers for the unit that an alias means.
+#[test]
+fn alias_of_a_running_unit_matches() {
+    let Some(lab) = lab(INVENTORY, &service("al.service")) else { return };
+    let script = "printf 'UNITAlias=al.service\n' >/etc/systemd/system/real.service; systemctl enable --now real";
+    lab.inside("inventory.yaml", "a", &script.replace("UNIT", UNIT));
+    let planned = lab.forge(&["plan", "-v"]);
+    assert!(planned.contains("= service al  r/s\n"), "{planned}");
+    let named = lab.inside("inventory.yaml", "a", "systemctl show -p Id,Names al; systemctl is-enabled al");
+    assert_eq!(named, "Id=real.service\nNames=real.service al.service\nalias\n");
+    lab.nothing_is_left();
+}

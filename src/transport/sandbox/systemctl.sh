@@ -41,6 +41,42 @@ fragment() {
   done
   out=
 }
+# Answers with the unit that a name means: an alias is a link to the file of another unit.
+resolve() {
+  out=$1 turns=0
+  while [ "$turns" -lt 8 ]; do
+    turns=$((turns + 1)) name=$out
+    fragment "$name"
+    [ -L "$out" ] || break
+    aimed=$(readlink "$out") aimed=${aimed##*/}
+    case $aimed in
+      # A link to /dev/null masks its unit, and one to a file of the same name installs it.
+      null | "${out##*/}") break ;;
+      *@."${name##*.}") case $name in *@*.*) aimed=${aimed%%@*}@${name#*@} ;; esac ;;
+      *."${name##*.}") ;;
+      *) break ;;
+    esac
+    [ "$aimed" != "$name" ] || break
+    out=$aimed
+  done
+  out=$name
+}
+is_alias() { resolve "$1"; [ "$out" != "$1" ]; }
+# Answers with the name of a unit and those of its aliases.
+alias_links=
+names() {
+  [ -n "$alias_links" ] || alias_links=$newline$(find $folders -maxdepth 1 -type l -printf '%f %l\n' 2>/dev/null |
+    awk '{ sub(/.*\//, "", $2) } $1 != $2 { print $1 " " $2 }')$newline
+  all_names=$1 rest=$alias_links
+  while :; do
+    case $rest in *" $1$newline"*) ;; *) break ;; esac
+    alias=${rest%%" $1$newline"*} alias=${alias##*"$newline"} rest=$newline${rest#*" $1$newline"}
+    case " $all_names " in *" $alias "*) continue ;; esac
+    resolve "$alias"
+    if [ "$out" = "$1" ]; then all_names="$all_names $alias"; fi
+  done
+  out=$all_names
+}
 # Prints a unit's drop-ins, one per line, by name; among files of one name, the first folder wins.
 drop_ins() {
   for place in $folders; do
@@ -341,6 +377,7 @@ links() { # $1 unit, $2 ln or rm
   done
 }
 enable() {
+  if is_alias "$1"; then fail "Refusing to operate on alias name or linked unit file: $1"; fi
   load_state "$1"
   [ "$out" = loaded ] || fail "unit $1 is $out"
   links "$1" ln
@@ -380,7 +417,8 @@ property() {
     *:ExecMain* | *:Type | *:MainPID | *:RemainAfterExit | *:CanReload) return 1 ;;
   esac
   case $2 in
-    Id | Names) out=$1 ;;
+    Id) out=$1 ;;
+    Names) names "$1" ;;
     LoadState) load_state "$1" ;;
     ActiveState) state "$1"; out=${out%% *} ;;
     SubState) state "$1"; out=${out#* } out=${out% *} ;;
@@ -410,10 +448,11 @@ show() {
     [ "$first" = yes ] || printf '\n'
     first=no
     full "$unit"
+    resolve "$out"
     unit=$out
-    for name in $properties; do
-      property "$unit" "$name" || continue
-      if [ "$bare" = yes ]; then printf '%s\n' "$out"; else printf '%s=%s\n' "$name" "$out"; fi
+    for key in $properties; do
+      property "$unit" "$key" || continue
+      if [ "$bare" = yes ]; then printf '%s\n' "$out"; else printf '%s=%s\n' "$key" "$out"; fi
     done
   done
 }
@@ -439,12 +478,18 @@ list_units() {
 }
 is_active() { property "$1" ActiveState; [ "$quiet" = yes ] || echo "$out"; [ "$out" = active ]; }
 is_failed() { property "$1" ActiveState; [ "$quiet" = yes ] || echo "$out"; [ "$out" = failed ]; }
-is_enabled() { file_state "$1"; [ "$quiet" = yes ] || echo "${out:-not-found}"; [ "$out" = enabled ] || [ "$out" = static ]; }
+is_enabled() {
+  if is_alias "$1"; then out=alias; else file_state "$1"; fi
+  [ "$quiet" = yes ] || echo "${out:-not-found}"
+  case $out in enabled | static | alias) ;; *) return 1 ;; esac
+}
 for_each() {
   act=$1 bad=0
   shift
   for unit in "$@"; do
     full "$unit"
+    # These verbs act on the file of that name.
+    case $verb in enable | disable | is-enabled | mask | unmask) ;; *) resolve "$out" ;; esac
     unit=$out
     case $verb in
       start | stop | restart | try-restart | condrestart | reload | reload-or-restart | enable | disable | mask | unmask | kill)
