@@ -102,3 +102,18 @@ fn alias_of_a_running_unit_matches() {
     assert_eq!(named, "Id=real.service\nNames=real.service al.service\nalias\n");
     lab.nothing_is_left();
 }
+
+/// systemd prints no type of a masked unit, because it does not read the file below the mask.
+#[test]
+fn masked_unit_is_unmasked_and_started() {
+    let Some(lab) = lab(INVENTORY, &service("mm.service")) else { return };
+    let script = "printf 'UNIT' >/usr/lib/systemd/system/mm.service; systemctl mask mm; systemctl show -p Type mm";
+    assert_eq!(lab.inside("inventory.yaml", "a", &script.replace("UNIT", UNIT)), "Type=\n");
+    let applied = lab.forge(&["apply", "--yes"]);
+    assert!(applied.starts_with("exit 0\n"), "{applied}");
+    assert_eq!(
+        lab.inside("inventory.yaml", "a", "systemctl show -p Type,ActiveState mm"),
+        "Type=simple\nActiveState=active\n"
+    );
+    lab.nothing_is_left();
+}

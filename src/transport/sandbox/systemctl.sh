@@ -151,6 +151,8 @@ file_state() {
   else out=static; fi
 }
 service_type() {
+  # The real one prints nothing either: it does not read the file of a masked unit.
+  if masked "$1"; then out=; return; fi
   value "$1" Service Type
   [ -z "$out" ] || return 0
   if has_value "$1" Service ExecStart; then out=simple; else out=oneshot; fi
