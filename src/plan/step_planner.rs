@@ -390,6 +390,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
             let paths = resource.exclusive_claims().into_iter().filter(|(kind, _)| *kind == "path");
             predicted.will_go.extend(paths.map(|(_, path)| path));
         }
+        predicted.will_go.extend(resource.absent_paths());
     }
 }
 

@@ -120,6 +120,11 @@ pub trait DeclaredResource: std::fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Returns the paths whose absence it declares although its step is not `absent`.
+    fn absent_paths(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Returns what it declares about the membership of accounts in groups, if anything.
     fn declared_membership(&self) -> Option<DeclaredMembership> {
         None

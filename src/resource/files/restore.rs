@@ -337,6 +337,10 @@ impl DeclaredResource for RestoreResource {
         vec![self.path.clone()]
     }
 
+    fn absent_paths(&self) -> Vec<String> {
+        if self.idle || self.copy.is_some() { Vec::new() } else { vec![self.path.clone()] }
+    }
+
     fn withholds_content(&self) -> bool {
         self.secret
     }
