@@ -52,6 +52,24 @@ fn change_that_cannot_be_undone_keeps_no_other() {
     lab.nothing_is_left();
 }
 
+/// The directory is removed after its files, and systemd's folder of the drop-in with the drop-in.
+#[test]
+fn directories_that_the_run_made_are_removed_with_their_files() {
+    let recipe = "recipe: r\nsteps:\n  - { name: dir, directory: { path: /srv/dd } }\n  \
+        - { name: a, file: { path: /srv/dd/a, content: x } }\n  - { name: b, file: { path: /srv/dd/b, content: x } }\n  \
+        - { name: unit, unit: { name: u.service, drop_in: { name: d, content: \"[Service]\\nNice=5\\n\" } } }\n";
+    let Some(lab) = lab(recipe) else { return };
+    let inside = |code: &str| lab.inside("inventory.yaml", "a", code);
+    inside("printf '[Service]\\nExecStart=/bin/sleep 4713\\n' >/usr/lib/systemd/system/u.service");
+    let units = inside("ls /etc/systemd/system");
+    assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 0\n"));
+    let undone = lab.forge(&["undo", "last", "--yes"]);
+    assert!(undone.starts_with("exit 0\n"), "{undone}");
+    assert!(undone.contains("`/srv/dd` is not empty; earlier steps may empty it\n"), "{undone}");
+    assert_eq!(inside("ls /srv; ls /etc/systemd/system"), units, "{undone}");
+    lab.nothing_is_left();
+}
+
 /// No recipe declares an owner without a name.
 #[test]
 fn owner_without_a_name_keeps_no_other_change_from_its_undo() {

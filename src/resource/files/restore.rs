@@ -9,7 +9,9 @@ use crate::resource::shared::file_target::{
 };
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, output, path_state, required_text};
-use crate::resource::system::unit::{UNITS_FOLDER, is_drop_in_path, is_unit_path, make_drop_in_folder};
+use crate::resource::system::unit::{
+    UNITS_FOLDER, is_drop_in_path, is_unit_path, make_drop_in_folder, remove_empty_drop_in_folder,
+};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeAspect, ChangeMark, ChangedObject,
@@ -32,8 +34,9 @@ mode and attributes, into a directory that only root can enter.
 unchanged step reports `as before the run`.
 
 **A change** writes the copy next to the path, syncs it and renames it into place. Without `copy` it removes the file or
-link. If the path is a unit of systemd, systemd reads its units again. If it contains settings of GRUB, `update-grub`
-generates the boot menu again, also if the path matches and the menu is older.
+link, and the directory of a drop-in of systemd with its last file. If the path is a unit of systemd, systemd reads its
+units again. If it contains settings of GRUB, `update-grub` generates the boot menu again, also if the path matches and
+the menu is older.
 
 **Blocked** is a step whose copy is missing, and one whose path is a directory: the state before is not known, or other
 changes would be lost.
@@ -373,6 +376,9 @@ impl TypedResource for RestoreResource {
                 make_drop_in_folder(&self.path).append_fragment(shell::install_copy(&self.path, copy, cx.run))
             }
             Some(copy) => shell::install_copy(&self.path, copy, cx.run),
+            None if is_drop_in_path(&self.path) => shell::remove_file(&self.path, cx.run, false)
+                .code("[ $? -eq 0 ] &&\n")
+                .append_fragment(remove_empty_drop_in_folder(&self.path)),
             None => shell::remove_file(&self.path, cx.run, false),
         };
         let reload = is_unit_path(&self.path).then_some(RELOAD_UNITS);

@@ -305,6 +305,11 @@ pub(in crate::resource) fn make_drop_in_folder(path: &str) -> ShellFragment {
     shell::close_action(shell::open_private_action().word(path).code(FOLDER)).code("[ $? -eq 0 ] &&\n")
 }
 
+/// Removes the folder of a drop-in if nothing is left in it.
+pub(in crate::resource) fn remove_empty_drop_in_folder(path: &str) -> ShellFragment {
+    shell::close_action(shell::open_private_action().word(path).code(REMOVE_EMPTY_FOLDER))
+}
+
 const FOLDER: &str = r#"
 dir=${1%/*}
 [ -d "$dir" ] || mkdir -m 0755 -- "$dir" || fail "cannot make $dir"
@@ -480,9 +485,9 @@ impl TypedResource for UnitResource {
             UnitDiff::File { file: FileDiff::Remove { .. }, .. } => {
                 let removed = shell::remove_file(&self.target.path, cx.run, self.backup);
                 match self.drop_in {
-                    true => removed.code("[ $? -eq 0 ] &&\n").append_fragment(shell::close_action(
-                        shell::open_private_action().word(&self.target.path).code(REMOVE_EMPTY_FOLDER),
-                    )),
+                    true => removed
+                        .code("[ $? -eq 0 ] &&\n")
+                        .append_fragment(remove_empty_drop_in_folder(&self.target.path)),
                     false => removed,
                 }
             }
