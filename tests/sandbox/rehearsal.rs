@@ -171,6 +171,18 @@ fn account_named_in_the_script_of_a_command_is_reported() {
     assert!(lab.shell("getent passwd named || echo none").contains("none"));
 }
 
+/// `mount` and `umount` create `/run/mount` for their own notes, so the rehearsal runs with a `/run` without it.
+#[test]
+fn view_is_made_without_a_trace_in_run() {
+    let Some(lab) = take_lab() else { return };
+    lab.file("named.yaml", &INVENTORY.replace("base", "r").lines().take(6).collect::<Vec<_>>().join("\n"));
+    lab.file("recipes/r.yaml", NAMED);
+    let script =
+        "mount -n -t tmpfs none /run && mkdir -m 1777 /run/lock && ./forge -q rehearse named.yaml --on me; ls /run";
+    let said = lab.shell(&format!("unshare --mount sh -c '{script}'"));
+    assert!(said.contains("1 step rehearsed on 1 host") && !said.contains("mount"), "{said}");
+}
+
 const SLOW: &str = "recipe: r
 summary: a step that does not end
 steps:

@@ -21,6 +21,9 @@ b=/tmp
 r=$b/root
 fail() { printf '%s\n' "$*" >&2; exit 1; }
 quiet() { "$@" 2>/dev/null; }
+# /run still belongs to the machine: with -n, libmount makes no /run/mount in it.
+mount() { command mount -n "$@"; }
+umount() { command umount -n "$@"; }
 
 # Mounts a layer over folder $1 at $2. A single user may not write to root's folders, so the layer brings its own; they
 # merge with those below.
