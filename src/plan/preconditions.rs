@@ -80,11 +80,22 @@ fn describe_changed_value(what: &str, from: Option<&UntrustedText>, to: Option<&
     if from.is_some_and(is_digest) && to.is_some_and(is_digest) {
         return format!("`{what}` changed since the plan");
     }
+    if let Some(to) = to
+        && let Some((from, to)) = from.and_then(join_list).zip(join_list(to))
+    {
+        return format!("`{what}` differs: {from} in the plan, {to} now");
+    }
     let value = |value: Option<&UntrustedText>| match value.map(UntrustedText::raw) {
         None | Some("null") => "unset".to_owned(),
         Some(text) => text.to_owned(),
     };
     format!("`{what}` was {} and is {}", value(from), value(to))
+}
+
+/// Returns the entries of a list of texts, in one line; `None` for any other value.
+fn join_list(value: &UntrustedText) -> Option<String> {
+    let entries: Vec<String> = serde_json::from_str(value.raw()).ok()?;
+    Some(if entries.is_empty() { "nothing".to_owned() } else { entries.join(" and ") })
 }
 
 /// Returns whether a value is a digest: in place of a long value, or as the value itself.
@@ -120,6 +131,19 @@ mod tests {
             describe_changed_preconditions(&before, &now).as_deref(),
             Some(
                 "`version` was \"1.0\" and is \"1.1\", `held` was true and is unset, `status` was unset and is \"broken\""
+            )
+        );
+    }
+
+    #[test]
+    fn changed_lists_are_described_in_a_sentence() {
+        let before = parts(&[("restart", r#"["`web/conf` changes"]"#), ("enabled", "[]")]);
+        let now = parts(&[("restart", r#"["`web/conf` changed", "`b` was replaced"]"#), ("enabled", r#"["a"]"#)]);
+        assert_eq!(
+            describe_changed_preconditions(&before, &now).as_deref(),
+            Some(
+                "`restart` differs: `web/conf` changes in the plan, `web/conf` changed and `b` was replaced now, \
+                 `enabled` differs: nothing in the plan, a now"
             )
         );
     }

@@ -34,6 +34,19 @@ pub fn escape_truncated(text: &str, limit: usize) -> String {
     }
 }
 
+/// Escapes `text` for a single line, cut at the last blank within `limit` characters. For texts that are shown in full
+/// elsewhere.
+pub fn escape_cut_at_word(text: &str, limit: usize) -> String {
+    let masked = mask_secrets(text);
+    match masked.char_indices().nth(limit) {
+        None => escape_line(&masked).into_owned(),
+        Some((end, _)) => {
+            let cut = masked[..end].rfind(' ').unwrap_or(end);
+            format!("{} …", escape_line(masked[..cut].trim_end_matches([' ', ',', ';', ':'])))
+        }
+    }
+}
+
 /// Escapes a value for a single line, cut like [`escape_truncated`]. An empty value is shown as [`EMPTY_VALUE`], so that sentences have
 /// no gaps.
 pub fn escape_value(text: &str, limit: usize) -> String {
@@ -151,6 +164,9 @@ pub(crate) mod tests {
     #[test]
     fn long_text_is_truncated_with_a_count() {
         assert_eq!(escape_truncated("abcdef", 6), "abcdef");
+        assert_eq!(escape_cut_at_word("abc: def ghi", 12), "abc: def ghi");
+        assert_eq!(escape_cut_at_word("abc: def ghi", 10), "abc: def …");
+        assert_eq!(escape_cut_at_word("abc: def ghi", 7), "abc …");
         assert_eq!(escape_truncated("ab\ndef", 3), "ab\\n… (3 more characters)");
     }
 

@@ -32,7 +32,7 @@ fn format_reason(host: &HostReport) -> String {
         // Steps or verifications already explain the outcome. Without any, the reason is needed.
         HostOutcome::Ok | HostOutcome::Changed if !host.steps.is_empty() || !host.verify.is_empty() => String::new(),
         _ if host.reason.is_empty() => String::new(),
-        _ => format!("  {}", paint(DIM, escape::escape_truncated(host.reason.raw(), REASON_CHARS))),
+        _ => format!("  {}", paint(DIM, escape::escape_cut_at_word(host.reason.raw(), REASON_CHARS))),
     }
 }
 
