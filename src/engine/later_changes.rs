@@ -58,6 +58,11 @@ impl PathStat {
         self.changed == later.changed && self.shape == later.shape
     }
 
+    /// Whether size, owner and mode are equal, so that the path may only have been touched between the two.
+    pub fn has_same_shape(&self, later: &PathStat) -> bool {
+        self.shape == later.shape
+    }
+
     /// Whether a copy with all attributes was made of the path as it was then. A copy has its own ctime.
     fn is_copied_by(&self, copy: &PathStat) -> bool {
         self.shape == copy.shape && self.modified.is_some() && self.modified == copy.modified

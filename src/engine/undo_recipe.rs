@@ -296,7 +296,13 @@ impl<'j> RunOnHost<'j> {
         };
         let moved =
             last.ended && !is_unchanged && !first.same.contains(path) && !self.journal.later.is_as_left(path, after);
-        (moved && !self.selection.overwrite).then(|| format!("`{path}` was changed after the run"))
+        // The journal has no digest of what the run left.
+        let is_alike = after.zip(now).is_some_and(|(after, now)| after.has_same_shape(now));
+        let how = match is_alike {
+            true => "was written or touched after the run; its size, owner and mode are unchanged",
+            false => "was changed after the run",
+        };
+        (moved && !self.selection.overwrite).then(|| format!("`{path}` {how}"))
     }
 
     fn find_shared_refusal(&self, refused: &BTreeMap<usize, String>) -> Option<(usize, String)> {

@@ -137,6 +137,8 @@ fn file_that_several_steps_changed_gets_its_first_state() {
     assert_eq!(part.changes, 0);
 }
 
+const TOUCHED: &str = "`/f` was written or touched after the run; its size, owner and mode are unchanged";
+
 /// A file that is restored, and a unit that the declared removal of its timer takes.
 #[test]
 fn file_that_was_changed_after_the_run_is_refused() {
@@ -149,6 +151,9 @@ fn file_that_was_changed_after_the_run_is_refused() {
         assert_eq!(build(all(&filter), vec![left.clone()]).changes, 1);
         let mut moved = left;
         moved.now.extend([stat("/f", 2)]);
+        let undo = build(all(&filter), vec![moved.clone()]);
+        assert_eq!(refusals(&undo), [("web/file".to_owned(), TOUCHED)]);
+        moved.now.extend(PathStat::parse("2 81a4 0 0 8 1 /f"));
         let undo = build(all(&filter), vec![moved.clone()]);
         assert_eq!(refusals(&undo), [("web/file".to_owned(), "`/f` was changed after the run")]);
         let overwritten = build(UndoSelection { overwrite: true, ..all(&filter) }, vec![moved]);
@@ -193,7 +198,7 @@ fn step_that_a_later_run_changed_is_refused() {
     let web = StepId::new("web", "file");
     journal.later.add_undone([UndoneStep { run: "r2".into(), step: web.clone(), by: "r3".into() }]);
     journal.groups[0].now.extend([stat("/f", 3)]);
-    assert_eq!(refusals(&build(&journal)), [("web/file".to_owned(), "`/f` was changed after the run")]);
+    assert_eq!(refusals(&build(&journal)), [("web/file".to_owned(), TOUCHED)]);
     journal.later.add_path("file back 2 81a4 0 0 7 1 /f").unwrap();
     let undo = build(&journal);
     assert_eq!((undo.refused.len(), undo.changes), (0, 1));
