@@ -74,6 +74,11 @@ impl Project {
         }
     }
 
+    /// Returns the `file:line:col` of a step. Empty in an undo: its recipe is not in a file that the user has.
+    pub fn format_step_place(&self, step: Span) -> String {
+        if self.generated { String::new() } else { self.sources.format_location(step) }
+    }
+
     /// Returns the hosts, without the cluster's API.
     pub fn machine_names(&self) -> impl Iterator<Item = &HostName> {
         self.hosts.keys().filter(|host| !host.is_cluster())

@@ -94,7 +94,7 @@ pub(super) fn build_due_step(
     DueStep {
         id: turn.expanded.id.clone(),
         title: plan::step_title(turn),
-        place: case.ground.project.sources.format_location(turn.step.span),
+        place: case.ground.project.format_step_place(turn.step.span),
         resource: match &turn.expanded.state {
             ExpansionState::Resource(resource) => Some(resource.clone()),
             _ => None,

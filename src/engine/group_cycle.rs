@@ -509,7 +509,7 @@ fn report_instance(case: &HostContext<'_>, turn: &StepInstance<'_>, result: Step
         hint: None,
         changes: Vec::new(),
         took: Duration::ZERO,
-        place: case.ground.project.sources.format_location(turn.step.span),
+        place: case.ground.project.format_step_place(turn.step.span),
     }
 }
 

@@ -91,7 +91,7 @@ impl<'r> HostView<'r> {
             ExpansionState::Resource(resource) => SecretStore::mask_placeholders(&resource.title()),
             _ => String::new(),
         };
-        let place = case.ground.project.sources.format_location(turn.step.span).to_string();
+        let place = case.ground.project.format_step_place(turn.step.span);
         let (changes, took) = (Vec::new(), Duration::ZERO);
         Some(StepReport { id: id.clone(), title: title.into(), result, hint: None, changes, took, place })
     }

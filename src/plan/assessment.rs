@@ -116,7 +116,11 @@ pub fn assess_step(
         }
         _ => judgement,
     };
-    StepAssessment { judgement: judgement.mask_secrets(case.ground.secrets), basis, until, foresight }
+    let mut judgement = judgement.mask_secrets(case.ground.secrets);
+    if case.ground.project.generated && !judgement.hint_for_host {
+        judgement.hint = None;
+    }
+    StepAssessment { judgement, basis, until, foresight }
 }
 
 fn assess_resource(

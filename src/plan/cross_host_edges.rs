@@ -83,7 +83,7 @@ impl StepTable {
             for step in &recipe.steps {
                 if let Some(index) = project.graph.find_step(&recipe.name, &step.name) {
                     table.steps[index.0 as usize] = Some((recipe.clone(), step.clone()));
-                    table.places[index.0 as usize] = project.sources.format_location(step.span);
+                    table.places[index.0 as usize] = project.format_step_place(step.span);
                 }
             }
         }

@@ -21,7 +21,7 @@ pub(super) fn mark_failed_reboot(
     }
     let reason = format!("{}; the reboot for it had no effect", judgement.reason.raw());
     let hint = judgement.hint.clone().unwrap_or_else(|| HINT.to_owned());
-    Assessment { reboot_failed: true, reason: reason.into(), ..judgement }.hint(hint)
+    Assessment { reboot_failed: true, reason: reason.into(), ..judgement }.host_hint(hint)
 }
 
 fn has_failed_reboot(case: &HostContext<'_>, turn: &StepInstance<'_>, resource: &dyn Resource) -> bool {

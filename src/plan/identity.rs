@@ -41,7 +41,7 @@ impl<'a> HostIdentities<'a> {
             others.collect::<Vec<_>>().join(", ")
         );
         let hint = "correct the `address` of one of them, or remove one from the inventory";
-        Some(Assessment::blocked(BlockClass::Declaration, reason, Value::Null).hint(hint))
+        Some(Assessment::blocked(BlockClass::Declaration, reason, Value::Null).host_hint(hint))
     }
 
     fn describe_host(&self, host: &HostName) -> String {

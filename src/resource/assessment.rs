@@ -248,6 +248,8 @@ pub struct Assessment<D = ErasedDiff> {
     pub runs_unknown_images: bool,
     /// What the user should do next, for `blocked` and `unknown`.
     pub hint: Option<String>,
+    /// Whether the hint does not tell how to write a recipe. Users do not write the recipe of an undo.
+    pub hint_for_host: bool,
     /// What differs, for a change that an action can carry out. A change that is only predicted may have none.
     pub diff: Option<D>,
 }
@@ -269,6 +271,7 @@ impl<D> Assessment<D> {
             image_sources: BTreeMap::new(),
             runs_unknown_images: false,
             hint: None,
+            hint_for_host: false,
             diff: None,
         }
     }
@@ -293,7 +296,7 @@ impl<D> Assessment<D> {
         let said = why.said.as_ref().filter(|s| !s.is_empty()).map(|s| format!(": {}", s.raw().trim()));
         if why.barred {
             return Self::blocked(crate::model::BlockClass::Host, why.why.as_str(), Value::Null)
-                .hint(crate::resource::shared::shell::UNSAFE_PATH_HINT);
+                .host_hint(crate::resource::shared::shell::UNSAFE_PATH_HINT);
         }
         Self {
             verdict: StepVerdict::Unknown,
@@ -365,6 +368,7 @@ impl<D> Assessment<D> {
             image_sources: self.image_sources,
             runs_unknown_images: self.runs_unknown_images,
             hint: self.hint,
+            hint_for_host: self.hint_for_host,
             diff,
         }
     }
@@ -372,7 +376,13 @@ impl<D> Assessment<D> {
     /// Adds what the user should do next.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self.hint_for_host = false;
         self
+    }
+
+    /// Like [`hint`](Self::hint), for what the user should do on the host, whatever the recipe declares.
+    pub fn host_hint(self, hint: impl Into<String>) -> Self {
+        Self { hint_for_host: true, ..self.hint(hint) }
     }
 }
 

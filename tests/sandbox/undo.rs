@@ -43,6 +43,7 @@ fn change_that_cannot_be_undone_keeps_no_other() {
     // The last change is undone first, so the directory is in the middle.
     let undone = lab.forge(&["undo", "last", "--yes"]);
     assert!(undone.starts_with("exit 3\n") && undone.contains("`/srv/dd` is not empty"), "{undone}");
+    assert!(!undone.contains("generated/") && !undone.contains("recursive"), "the user writes no recipe: {undone}");
     assert_eq!(
         inside("ls /srv/dd /etc/other 2>/dev/null; ls /var/lib/forge/applied"),
         "/srv/dd:\nforeign\nlab@r%2Fdir.json\n"

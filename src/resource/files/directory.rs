@@ -161,7 +161,7 @@ impl DirectoryResource {
             let (path, owner) = (&self.path, info.owner.raw());
             let reason =
                 format!("`{path}` belongs to {owner}, and others may have put it there: forge does not give it away");
-            return Assessment::blocked(BlockClass::Host, reason, basis).hint(self.ownership_hint(seen));
+            return Assessment::blocked(BlockClass::Host, reason, basis).host_hint(self.ownership_hint(seen));
         }
         let diff = DirectoryDiff::Ownership(ownership);
         Assessment::differs(describe_differences(&diff.render_changes()), diff, DisruptionClass::D0, basis)

@@ -147,7 +147,7 @@ impl RestoreResource {
             PathState::Present(info) => info,
             PathState::Absent => {
                 return Ok(Assessment::blocked(BlockClass::Host, format!("the copy `{copy}` is missing"), Value::Null)
-                    .hint("the host keeps the copies of the last runs only; restore the file from a backup"));
+                    .host_hint("the host keeps the copies of the last runs only; restore the file from a backup"));
             }
         };
         match path_state(seen, &self.content_probe(&self.path))? {
@@ -198,7 +198,7 @@ impl RestoreResource {
 
     fn block_directory(&self, info: &PathInfo) -> Assessment<RestoreDiff> {
         Assessment::blocked(BlockClass::Host, format!("`{}` is a directory", self.path), type_basis(info))
-            .hint("it was a file or a link, or did not exist; remove the directory yourself if nothing needs it")
+            .host_hint("it was a file or a link, or did not exist; remove the directory yourself if nothing needs it")
     }
 }
 

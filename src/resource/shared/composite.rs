@@ -59,6 +59,7 @@ impl PartAssessments {
             image_sources: self.0.iter().flat_map(|(_, part)| part.image_sources.clone()).collect(),
             runs_unknown_images: self.0.iter().any(|(_, part)| part.runs_unknown_images),
             hint: parts().find_map(|(_, part)| part.hint.clone()),
+            hint_for_host: parts().find(|(_, part)| part.hint.is_some()).is_some_and(|(_, part)| part.hint_for_host),
             diff: None,
         }
     }

@@ -213,7 +213,9 @@ fn render_change_body(folded: &FoldedStep<'_>) -> String {
     if let Some(seconds) = step.guard_s {
         let _ = writeln!(out, "- {}", formatting::describe_guard(seconds));
     }
-    let _ = writeln!(out, "- declared at {}", code_span(&step.place, MAX_VALUE_CHARS));
+    if !step.place.is_empty() {
+        let _ = writeln!(out, "- declared at {}", code_span(&step.place, MAX_VALUE_CHARS));
+    }
     if let Some(items) = folded.describe_items() {
         let _ = writeln!(out, "- {}", prose_span(&items, MAX_VALUE_CHARS));
     }

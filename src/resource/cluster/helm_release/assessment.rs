@@ -85,7 +85,7 @@ fn block_if_busy(release: &HelmReleaseResource, info: &ReleaseInfo, basis: &Valu
         info.revision, info.age_s
     );
     live.then(|| {
-        ReleaseAssessment::blocked(BlockClass::Busy, reason, basis.clone()).hint(format!(
+        ReleaseAssessment::blocked(BlockClass::Busy, reason, basis.clone()).host_hint(format!(
             "wait for it to finish; after {} s forge treats it as killed and recovers the release",
             release.stale_s
         ))
@@ -208,7 +208,7 @@ fn assess_installed(
             "Helm reports a release status that forge does not know",
             basis,
         )
-        .hint("check it with `helm status`");
+        .host_hint("check it with `helm status`");
     }
     let upgrade = compare_release(state, chart, info);
     let matches = upgrade.matches_declaration();

@@ -88,7 +88,7 @@ fn assess_missing(own: &NodeResource, cx: &AssessmentContext<'_>) -> Assessment<
         return Assessment::differs(format!("{reason} yet"), diff, disruption, basis).mark_predicted();
     }
     Assessment::blocked(BlockClass::Declaration, reason, basis)
-        .hint("let its host join the cluster first, or fix the name")
+        .host_hint("let its host join the cluster first, or fix the name")
 }
 
 impl NodeFindings {

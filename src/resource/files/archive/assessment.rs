@@ -128,7 +128,7 @@ impl ArchiveResource {
             Some(pinned) if pinned != digest => {
                 let reason = format!("`{path}` has SHA-256 {digest}, which does not match `sha256`");
                 let blocked = Assessment::blocked(BlockClass::Host, reason, json!({ "archive": digest }));
-                Err(Box::new(blocked.hint("the archive is a different one or is damaged; nothing was unpacked")))
+                Err(Box::new(blocked.host_hint("the archive is a different one or is damaged; nothing was unpacked")))
             }
             _ => Ok(digest.to_owned()),
         }
@@ -220,7 +220,7 @@ impl ArchiveResource {
         let what: Vec<String> = strangers.into_iter().chain(changed).collect();
         let basis = json!({ "unpacked": state.stamp, "differing": state.differing, "others": state.strangers });
         Assessment::blocked(BlockClass::Host, format!("`{}` {}", self.into, what.join(", and ")), basis)
-            .hint("copy the entries that you need; an undo with `--overwrite` removes them with the directory")
+            .host_hint("copy the entries that you need; an undo with `--overwrite` removes them with the directory")
     }
 
     fn assess_unpacked(&self, digest: &str, state: &UnpackedState, into: &PathInfo) -> Assessment<ArchiveDiff> {

@@ -109,8 +109,10 @@ fn assess_loaded(wanted: &DeclaredArguments, state: &CmdlineState) -> Assessment
     match state.container.is_empty() {
         true => pending.mark_reboot_required(),
         // A reboot of the container does not change the arguments.
-        false => pending
-            .hint(format!("this is a container ({}): it uses the kernel command line of its machine", state.container)),
+        false => pending.host_hint(format!(
+            "this is a container ({}): it uses the kernel command line of its machine",
+            state.container
+        )),
     }
 }
 
@@ -213,7 +215,7 @@ fn assess_next_boot(wanted: &DeclaredArguments, entries: &[BootEntry]) -> Assess
     let plain: Vec<&BootEntry> = entries.iter().filter(|entry| !entry.rescue).collect();
     if plain.is_empty() {
         return Assessment::unknown(&UnansweredReason::new("no kernel entry in the boot loader's menu"))
-            .hint("install a kernel, or regenerate the menu with `update-grub`");
+            .host_hint("install a kernel, or regenerate the menu with `update-grub`");
     }
     let all: Vec<(&BootEntry, Vec<ArgumentMismatch>)> =
         plain.iter().map(|e| (*e, wanted.find_mismatches(e.args.raw()))).collect();

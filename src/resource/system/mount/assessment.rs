@@ -148,14 +148,14 @@ fn assess_options(
 fn block_fixed_option(want: &MountResource, found: &str, option: &str, basis: Value) -> Assessment<CurrentMountDiff> {
     let reason = format!("mounted at `{}` with `{found}`: a remount does not change it to `{option}`", want.path);
     Assessment::blocked(BlockClass::Host, reason, basis)
-        .hint("unmount it when nothing uses it, then run forge again: forge mounts it with the declared options")
+        .host_hint("unmount it when nothing uses it, then run forge again: forge mounts it with the declared options")
 }
 
 /// Blocks: the kernel remounts a file system read-only when its disk fails, and forge must not write to it again.
 fn block_read_only(top: &ObservedMount, basis: Value) -> Assessment<CurrentMountDiff> {
     let reason = format!("`{}` is mounted read-only, but `ro` is not declared", top.source);
     Assessment::blocked(BlockClass::Hardware, reason, basis)
-        .hint("check the kernel log for I/O errors; if an administrator did it, run `mount -o remount,rw`")
+        .host_hint("check the kernel log for I/O errors; if an administrator did it, run `mount -o remount,rw`")
 }
 
 /// Reports whether an option is for `mount` or systemd and never reaches the kernel.
@@ -199,7 +199,7 @@ fn try_assess_unmounted(
     Ok(match cx.predicted.and_then(|p| p.after.as_deref()) {
         Some(step) => change(format!("{reason}; `{step}` runs first and may change that")).mark_predicted(),
         None => Assessment::blocked(BlockClass::Busy, reason, basis)
-            .hint("stop its users with an earlier step: forge never kills a process"),
+            .host_hint("stop its users, for example with an earlier step: forge never kills a process"),
     })
 }
 

@@ -214,7 +214,7 @@ impl TypedResource for MountResource {
         let state = match mount_state(seen, &self.probe()) {
             Ok(state) => state,
             Err(unknown) if unknown.barred => {
-                return Assessment::unknown(&unknown).hint(action_script::UNSAFE_MOUNT_HINT);
+                return Assessment::unknown(&unknown).host_hint(action_script::UNSAFE_MOUNT_HINT);
             }
             Err(unknown) => return Assessment::unknown(&unknown),
         };

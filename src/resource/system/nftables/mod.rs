@@ -192,7 +192,7 @@ impl NftablesResource {
                 Assessment::differs(reason, self.creation_diff(), DisruptionClass::D0, basis).mark_predicted()
             }
             None => Assessment::blocked(BlockClass::Declaration, format!("`nft` rejects the rules: {said}"), basis)
-                .hint("check the rules with `nft -c -f FILE`; match interfaces with `iifname` and `oifname`"),
+                .host_hint("check the rules with `nft -c -f FILE`; match interfaces with `iifname` and `oifname`"),
         }
     }
 

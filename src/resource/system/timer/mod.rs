@@ -158,7 +158,7 @@ impl TimerResource {
         if unit.sub == "elapsed" {
             let basis = json!({ "unit": judgement.basis, "sub": unit.sub });
             return Assessment::blocked(BlockClass::Declaration, "the timer will never elapse again", basis)
-                .hint("its time is in the past: run `systemctl list-timers --all` on the host");
+                .host_hint("its time is in the past: run `systemctl list-timers --all` on the host");
         }
         let next = match unit_text::format_time(unit.next_elapse) {
             Some(at) => format!("; next run at {at}"),
