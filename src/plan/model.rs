@@ -132,7 +132,7 @@ pub struct StepPlan {
     /// How much the change disturbs the host: the class that `--max-disruption` limits.
     pub disruption: DisruptionClass,
     /// Why `forge undo` cannot undo the change: a lowercase fragment. Absent if it can, and for changes that are only
-    /// predicted.
+    /// predicted, except for removals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub irreversible: Option<UntrustedText>,
     /// Whether `irreversible` is about a part of the change, and `forge undo` undoes the rest.

@@ -524,8 +524,10 @@ fn build_step_plan(
         _ => false,
     };
     let is_predicted = judgement.predicted || ruling.until.is_some() && ruling.foresight != ChangeCertainty::Certain;
+    // A removal that is only predicted takes an object that exists now.
+    let is_removal = turn.expanded.absent || turn.step.traits().only_removes;
     let (irreversible, lost) = match &turn.expanded.state {
-        ExpansionState::Resource(resource) if judgement.diff.is_some() && !is_predicted => {
+        ExpansionState::Resource(resource) if judgement.diff.is_some() && (is_removal || !is_predicted) => {
             let effect = derive_undo_effect(turn, resource.as_ref(), &judgement);
             (effect.irreversible, effect.lost)
         }

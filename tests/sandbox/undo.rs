@@ -71,6 +71,19 @@ fn directories_that_the_run_made_are_removed_with_their_files() {
     lab.nothing_is_left();
 }
 
+/// A change before it makes the removal a prediction, but what is lost exists now.
+#[test]
+fn predicted_removal_is_marked_as_lost() {
+    let recipe = "recipe: r\nsteps:\n  - { name: cmd, command: { check: test -e /srv/done, apply: touch /srv/done } }\n  \
+        - { name: user, when: 'false', otherwise: absent, user: { name: ann } }\n";
+    let Some(lab) = lab(recipe) else { return };
+    lab.inside("inventory.yaml", "a", "useradd -p '$6$a$b' ann");
+    let plan = lab.forge(&["plan"]);
+    let lost = "(cannot be undone: the password of `ann` is not kept)";
+    assert!(plan.contains("? predicted") && plan.contains(lost), "{plan}");
+    lab.nothing_is_left();
+}
+
 /// No recipe declares an owner without a name.
 #[test]
 fn owner_without_a_name_keeps_no_other_change_from_its_undo() {
