@@ -68,7 +68,7 @@ fn assess_unloadable(
         return Assessment::differs(reason, creation_diff(want), DisruptionClass::D0, basis).mark_predicted();
     }
     Assessment::blocked(BlockClass::Host, format!("systemd cannot load unit `{}`: {load}", want.unit), basis)
-        .hint(format!("run `systemctl status {}` and `systemd-analyze verify` on the host", want.unit))
+        .host_hint(format!("run `systemctl status {}` and `systemd-analyze verify` on the host", want.unit))
 }
 
 /// Results of the comparisons that form a judgement.
@@ -138,7 +138,8 @@ fn block_impossible_state(want: &ServiceResource, unit: &UnitState) -> Option<As
     }
     if want.running && is_active(unit) && unit.frozen_by_parent {
         let reason = format!("`{}` is frozen with the slice that contains it", want.unit);
-        return Some(Assessment::blocked(BlockClass::Host, reason, basis()).hint("run `systemctl thaw` on the slice"));
+        let hint = "run `systemctl thaw` on the slice";
+        return Some(Assessment::blocked(BlockClass::Host, reason, basis()).host_hint(hint));
     }
     if want.enabled == Some(true) && unit.file_state == "static" {
         let reason = format!("`{}` has no `[Install]` section, so it cannot be enabled", want.unit);
