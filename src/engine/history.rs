@@ -213,6 +213,7 @@ impl HostJournal {
             reboots: self.reboots,
             node: self.node,
             not_undone: Vec::new(),
+            held_by_hours: false,
             undeclared: Vec::new(),
             accepted: Vec::new(),
             took,

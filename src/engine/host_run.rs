@@ -83,6 +83,7 @@ fn announce_finished(run: &ApplyContext<'_>, plan: &HostPlan, mut report: HostRe
     if report.outcome == HostOutcome::Skipped && is_skipped_as_asked(run, plan, &report) {
         report.outcome = HostOutcome::Pending;
     }
+    report.held_by_hours = run.board.read_data(|data| data.is_window_held(&plan.host));
     let counts = (plan.has_changes() || run.canaries.contains(&plan.host)) && !report.host.is_cluster();
     run.board.finish_host(&report.host, if counts { report.outcome } else { HostOutcome::Ok });
     if let Some(worker) = &run.options.worker {

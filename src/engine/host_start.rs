@@ -38,7 +38,8 @@ pub(super) async fn await_host_start<'r>(
         permit = came => permit,
     };
     let permit = permit.ok_or(HostStartRefusal::Stopped)?;
-    if let Some(why) = find_held_canary(run, host) {
+    let is_behind = !run.canaries.contains(host) && !host.is_cluster();
+    if is_behind && let Some(why) = find_held_canary(run, host) {
         return Err(HostStartRefusal::Held(why));
     }
     match check_failure_budget(run) {
@@ -47,14 +48,16 @@ pub(super) async fn await_host_start<'r>(
     }
 }
 
-/// Returns that the hours held back the window of a canary, if `host` is another one: the change of the canary is not
-/// proven, even if the hours begin while the run goes on.
+/// Returns that the hours held back the window of a canary other than `host`: its change is not proven, even if the hours
+/// begin while the run goes on.
 pub(super) fn find_held_canary(run: &ApplyContext<'_>, host: &HostName) -> Option<String> {
-    if run.canaries.contains(host) || host.is_cluster() {
-        return None;
-    }
-    let held = run.board.read_data(|data| run.canaries.iter().find(|canary| data.is_window_held(canary)).cloned())?;
-    Some(format!("the hours held back the window of canary `{held}`"))
+    let mut others = run.canaries.iter().filter(|canary| *canary != host);
+    let held = run.board.read_data(|data| others.find(|canary| data.is_window_held(canary)).cloned())?;
+    Some(describe_held_canary(&held))
+}
+
+pub(super) fn describe_held_canary(canary: &HostName) -> String {
+    format!("the hours held back the window of canary `{canary}`")
 }
 
 /// Returns why no further host may start. The hosts of other workers count too.

@@ -16,7 +16,11 @@ pub(super) fn report_not_started(run: &ApplyContext<'_>, plan: &HostPlan, halt: 
         _ if !plan.has_changes() => return report_unchanged(run, plan),
         HostStartRefusal::Stopped => "the run was stopped before this host started",
         HostStartRefusal::Budget(reason) => reason,
-        HostStartRefusal::Held(why) => return report_behind_canary(plan, why),
+        HostStartRefusal::Held(why) => {
+            record_planned_phases(run, plan);
+            record_planned_verifications(run, plan);
+            return report_behind_canary(plan, why);
+        }
     };
     let mut report = empty_report(&plan.host, HostOutcome::Cancelled, reason.into());
     report.steps = plan.steps.iter().map(report_as_planned).collect();
@@ -24,7 +28,7 @@ pub(super) fn report_not_started(run: &ApplyContext<'_>, plan: &HostPlan, halt: 
 }
 
 /// Reports a host that waits for a canary whose window the hours held back.
-fn report_behind_canary(plan: &HostPlan, why: &str) -> HostReport {
+pub(super) fn report_behind_canary(plan: &HostPlan, why: &str) -> HostReport {
     let mut steps: Vec<StepReport> = plan.steps.iter().map(report_as_planned).collect();
     for step in steps.iter_mut().filter(|step| step.result == StepResult::Cancelled) {
         step.result = StepResult::Held { reason: why.into() };

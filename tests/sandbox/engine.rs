@@ -254,6 +254,22 @@ fn canary_and_max_unavailable_hold_over_all_workers() {
     assert!(others.iter().all(|(begin, _)| *begin >= canary.1), "{windows:?}");
 }
 
+/// The canary waits for its window, so no worker gets another host.
+#[test]
+fn canary_that_waits_for_the_hours_holds_back_all_workers() {
+    let hour = |later: i64| (jiff::Zoned::now() + jiff::Span::new().hours(later)).strftime("%H:00").to_string();
+    let hours = format!("{}-{}", hour(5), hour(6));
+    let rollout = format!("rollout: {{ canary: 1, max_unavailable: 2, hours: \"{hours}\" }}\n");
+    let file = "steps:\n  - name: file\n    file: { path: /etc/no-window, content: x }\n";
+    let recipe = WINDOWS.replacen("steps:\n", file, 1);
+    let Some(lab) = lab_of(&format!("{INVENTORY}{rollout}"), &recipe) else { return };
+    let said = lab.forge(&["apply", "--yes", "--engine", "local", "--workers", "4", "--shard-size", "1"]);
+    assert!(said.starts_with("exit 10\n"), "{said}");
+    assert!(said.contains("the hours held back the window of canary `a`"), "{said}");
+    let written = |host: &&&str| !lab.inside("inventory.yaml", host, "ls /etc/no-window /etc/window 2>&-").is_empty();
+    assert_eq!(HOSTS.iter().filter(written).collect::<Vec<_>>(), [&"a"], "{said}");
+}
+
 /// Workers do not know other hosts: a step that depends on one is refused before anything changes.
 #[test]
 fn steps_that_depend_on_other_hosts_are_refused() {

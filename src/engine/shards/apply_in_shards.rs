@@ -16,6 +16,7 @@ use crate::engine::observed_hosts::ObservedHosts;
 use crate::engine::report::{HostReport, REPORT_VERSION, RunReport};
 use crate::engine::run_options::RunOptions;
 use crate::engine::step_records::lacks_records;
+use crate::engine::untouched_host::report_behind_canary;
 use crate::model::{HostName, HostOutcome};
 use crate::plan::{HostContext, HostPlan, ObservedHost, Plan, RolloutPlan, StartRefusal};
 use crate::state::ObjectStore;
@@ -262,6 +263,13 @@ impl<'r> Coordination<'r> {
     fn start_workers(&mut self) -> Vec<usize> {
         if self.run.cancel.level() > StopLevel::No {
             self.cancel_pending("the run was stopped before this host started");
+            return Vec::new();
+        }
+        if let Some(why) = self.board.find_held_canary() {
+            for host in self.board.take_pending() {
+                let Some(plan) = self.hosts.get(&host) else { continue };
+                self.announce_and_finish(report_behind_canary(plan, &why), false);
+            }
             return Vec::new();
         }
         if let Some(refusal) = self.board.refuse_start() {

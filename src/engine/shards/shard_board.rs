@@ -2,6 +2,7 @@
 
 use super::split_hosts::split_into_shards;
 use crate::config::Project;
+use crate::engine::host_start::describe_held_canary;
 use crate::engine::report::{HostReport, StepReport};
 use crate::engine::run_state::{SharedRunState, SharedValues};
 use crate::model::{DisruptionClass, HostName};
@@ -132,9 +133,18 @@ impl<'p> ShardBoard<'p> {
         }
     }
 
+    /// Returns that the hours held back the window of a canary, so that no other host is changed.
+    pub fn find_held_canary(&self) -> Option<String> {
+        let held = self.board.read_data(|data| self.canaries.iter().find(|host| data.is_window_held(host)).cloned())?;
+        Some(describe_held_canary(&held))
+    }
+
     /// Records that a host is done. `down`: it is out of service, as far as is known.
     pub fn finish_host(&mut self, report: &HostReport, down: bool) {
         let host = &report.host;
+        if report.held_by_hours {
+            self.board.hold_window(host);
+        }
         match down {
             false => self.board.leave_window(host),
             true => {

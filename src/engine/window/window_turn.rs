@@ -16,10 +16,7 @@ use jiff::tz::TimeZone;
 /// The host does not get its turn in this run.
 pub(super) async fn await_window_turn(run: &ApplyContext<'_>, host: &HostName) -> Result<(), WindowRefusal> {
     let board = run.board;
-    if let Err(held) = check_hours_of(run, host) {
-        board.hold_window(host);
-        return Err(held);
-    }
+    check_hours_of(run, host)?;
     let wave = run.rollout.find_wave(host).unwrap_or_default();
     if !board.can_enter_window(host, wave) {
         run.emit_event(Event::AwaitingWindow { host: host.clone(), wave });
@@ -42,7 +39,7 @@ pub(super) async fn await_window_turn(run: &ApplyContext<'_>, host: &HostName) -
     entered?;
     let allowed = match check_failure_budget(run) {
         Some(why) => Err(WindowRefusal::Never(why)),
-        None => check_window_hours(run.project, run.options),
+        None => check_hours_of(run, host),
     };
     if allowed.is_err() {
         board.leave_window(host);
@@ -50,12 +47,16 @@ pub(super) async fn await_window_turn(run: &ApplyContext<'_>, host: &HostName) -
     allowed
 }
 
-/// Checks the hours, and that they did not hold back a canary before.
+/// Checks the hours, and that they did not hold back a canary before. Records that they hold back the window of the host.
 fn check_hours_of(run: &ApplyContext<'_>, host: &HostName) -> Result<(), WindowRefusal> {
-    match find_held_canary(run, host) {
+    let checked = match find_held_canary(run, host) {
         Some(why) => Err(WindowRefusal::Held(why)),
         None => check_window_hours(run.project, run.options),
+    };
+    if checked.is_err() {
+        run.board.hold_window(host);
     }
+    checked
 }
 
 /// Checks the hours in which windows may open.
