@@ -6,6 +6,7 @@
 
 mod accounts;
 mod assessment;
+mod attribute_change;
 mod change_mark;
 mod cluster;
 mod earlier_effects;
@@ -25,11 +26,12 @@ mod testing;
 mod traits;
 mod undo_kinds;
 
-pub(crate) use assessment::ValueChange;
 pub use assessment::{
-    Action, ActionBatch, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, AttributeChange, NewPath,
-    PackageChanges, ResourceDiff, RestartInput,
+    Action, ActionBatch, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, NewPath, PackageChanges,
+    ResourceDiff, RestartInput,
 };
+pub use attribute_change::AttributeChange;
+pub(crate) use attribute_change::ValueChange;
 pub use change_mark::{ChangeAspect, ChangeMark, ChangedObject, ChangedPart, RecordedValue};
 pub use earlier_effects::{EarlierStepEffects, ProvidedItem};
 pub use field::{FieldSpec, FieldType, FieldValues};
