@@ -90,13 +90,13 @@ pub(super) fn build_undo(
         undo.refused.extend(refusals.iter().map(own));
         let taken: Vec<usize> = host_undo.selected.iter().copied().filter(|at| !refusals.contains_key(at)).collect();
         let written = host_undo.declare_before(&taken);
+        for remains in host_undo.list_remains(&taken) {
+            undo.remains.entry(remains).or_default().push(host.clone());
+        }
         if written.steps.is_empty() {
             continue;
         }
         undo.changes += taken.iter().filter(|at| !host_undo.steps[**at].1.effect.is_empty()).count();
-        for remains in host_undo.list_remains(&taken) {
-            undo.remains.entry(remains).or_default().push(host.clone());
-        }
         changes.insert(host.clone(), host_undo.list_changes(&taken, &written));
         let steps = Value::Array(written.steps);
         match recipes.iter_mut().find(|(known, _)| *known == steps) {
@@ -337,8 +337,8 @@ impl<'j> RunOnHost<'j> {
             taken.iter().rev().copied().flat_map(complete).unzip();
         resource::align_memberships(&mut all);
         resource::align_units(&mut all);
-        let list_own = |at: usize, restarts: bool| {
-            let own = origins.iter().zip(&all).filter(move |(origin, one)| **origin == at && one.restarts == restarts);
+        let list_own = |at: usize, last: bool| {
+            let own = origins.iter().zip(&all).filter(move |(origin, one)| **origin == at && one.is_last() == last);
             own.map(|(_, declared)| declared)
         };
         for at in taken.iter().rev() {
@@ -358,7 +358,7 @@ impl<'j> RunOnHost<'j> {
                 let own = step.effect.paths.iter().filter_map(|path| written.paths.get(path).cloned());
                 let inputs: BTreeSet<String> =
                     written.list_generated_names(&step.restart_on).into_iter().chain(own).collect();
-                let inputs: Vec<String> = inputs.into_iter().collect();
+                let inputs: Vec<String> = inputs.into_iter().filter(|_| !declared.follows).collect();
                 written.push_declaration(step, declared, &inputs);
             }
         }
@@ -416,7 +416,7 @@ impl GeneratedSteps {
             written["when"] = json!("false");
             written["otherwise"] = json!("absent");
         }
-        if let Some(seconds) = step.guard_s
+        if let Some(seconds) = step.guard_s.filter(|_| !declared.follows)
             && resource::kind_traits(&declared.kind).guard == GuardSupport::Own
         {
             written["guard"] = json!(format_guard_time(seconds));

@@ -95,6 +95,10 @@ pub struct UndoDeclaration {
     /// undone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restarts: bool,
+    /// Whether it is about another resource, which changed together with that of the step, and is declared once all
+    /// others are undone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub follows: bool,
 }
 
 /// How long a host keeps what an undo needs.
@@ -164,7 +168,12 @@ impl UndoEffect {
 impl UndoDeclaration {
     /// Returns the declaration of a resource that existed.
     pub fn present(kind: &str, fields: Value) -> Self {
-        Self { kind: kind.to_owned(), absent: false, fields, restarts: false }
+        Self { kind: kind.to_owned(), absent: false, fields, restarts: false, follows: false }
+    }
+
+    /// Whether it is declared once all others are undone.
+    pub fn is_last(&self) -> bool {
+        self.restarts || self.follows
     }
 
     /// Returns the declaration of a resource that did not exist.

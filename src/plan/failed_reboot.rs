@@ -20,8 +20,9 @@ pub(super) fn mark_failed_reboot(
         return judgement;
     }
     let reason = format!("{}; the reboot for it had no effect", judgement.reason.raw());
+    let hint_for_host = judgement.hint.is_none() || judgement.hint_for_host;
     let hint = judgement.hint.clone().unwrap_or_else(|| HINT.to_owned());
-    Assessment { reboot_failed: true, reason: reason.into(), ..judgement }.host_hint(hint)
+    Assessment { reboot_failed: true, reason: reason.into(), hint: Some(hint), hint_for_host, ..judgement }
 }
 
 fn has_failed_reboot(case: &HostContext<'_>, turn: &StepInstance<'_>, resource: &dyn Resource) -> bool {

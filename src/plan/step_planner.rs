@@ -167,6 +167,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         let packages = PackageChanges::from_judgement(turn.step.kind, &ruling.judgement);
         let leads_elsewhere = ruling.judgement.leads_elsewhere();
         let others = ruling.judgement.other_changed_items();
+        let stopped_units = ruling.judgement.stopped_units();
         let install = match &turn.expanded.state {
             ExpansionState::Resource(resource) => resource.new_install(&self.case.seen.observation),
             _ => None,
@@ -186,6 +187,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         }
         if step.will_run() {
             self.ahead.predicted.redirected.extend(others.into_iter().map(|item| (item, step.id.clone())));
+            self.ahead.predicted.will_stop.extend(stopped_units);
         }
         step
     }
@@ -529,7 +531,10 @@ fn build_step_plan(
     let (irreversible, lost) = match &turn.expanded.state {
         ExpansionState::Resource(resource) if judgement.diff.is_some() && (is_removal || !is_predicted) => {
             let effect = derive_undo_effect(turn, resource.as_ref(), &judgement);
-            (effect.irreversible, effect.lost)
+            match effect.steps.is_empty() && effect.paths.is_empty() {
+                true => (effect.irreversible.or(effect.lost), None),
+                false => (effect.irreversible, effect.lost),
+            }
         }
         _ => (None, None),
     };

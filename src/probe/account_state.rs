@@ -36,6 +36,7 @@ pub struct UserInfo {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub has_password: Option<bool>,
     /// Whether the account expires, or its password has to be changed: another ageing than `useradd` gives by default.
+    /// False also if shadow could not be read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ages: bool,
 }

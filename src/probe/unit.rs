@@ -4,7 +4,7 @@ use super::query::Probe;
 use super::section::{ProbeSection, SectionOutput};
 use super::{Observation, ProbeReading, RelatedUnit, UnitState};
 use crate::model::UntrustedText;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// systemd before 248 does not support `--timestamp=us+utc` and returns nothing; it is queried again without it, and
 /// its times are whole seconds.
@@ -24,7 +24,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// drop-in has an `[Install]` section too, or a file cannot be read; so is a target with a specifier.
 ///
 /// Units that systemd stops together with a queried one, those that it stops before it starts one, and those of `Also`
-/// are queried after that, with the ones that stop together with them. Few units have any: targets are left out.
+/// are queried after that, with the ones that stop together with them. Few units have any: targets, slices, scopes and
+/// devices are left out, and so are templates.
 ///
 /// A replaced executable is among the mapped files of its process. Only executable mappings count: a new locale archive
 /// or message catalogue is not a reason to restart.
@@ -41,7 +42,7 @@ case $b in
 *"${n}LoadState=not-found$n"*)
 set +f
 for a in /etc/systemd/system/*.wants/"$i" /etc/systemd/system/*.requires/"$i"; do
-if [ -L "$a" ]; then a=${a%/*} a=${a##*/}; w="$w $i:${a%.*}"; fi
+if [ -L "$a" ]; then a=${a%/*}; a=${a##*/}; w="$w $i:${a%.*}"; fi
 done
 set -f
 continue ;;
@@ -82,7 +83,7 @@ done
 printf 'Unlinked=%s\nLinked=%s\nMasked=%s\nAlso=%s\n' "$v" "$w" "$m" "$x"
 }
 forge_related() {
-q=$1 k= r= f=$IFS
+q=$1 k= r= f=$IFS p=Id,Names,LoadState,ActiveState,UnitFileState,RequiredBy,BoundBy,ConsistsOf
 for t in $x; do r="$r ${t#*:}"; done
 for a in 1 2 3 4 5; do
 IFS=$n
@@ -96,11 +97,16 @@ done
 IFS=$f
 set --
 for t in $r; do
-case $t in *.target|*.slice|*@.*|*%*) continue ;; esac
+case $t in
+*@.*|*%*) continue ;;
+*.service|*.socket|*.timer|*.path|*.mount|*.automount|*.swap) ;;
+*) continue ;;
+esac
 case $k in *" $t "*) ;; *) set -- "$@" "$t"; k="$k $t " ;; esac
 done
 [ "$#" -gt 0 ] || return 0
-q=$(systemctl show --no-pager -p Id,Names,LoadState,ActiveState,UnitFileState,RequiredBy,BoundBy,ConsistsOf -- "$@") || return 0
+q=$(systemctl show --no-pager -p "$p" -- "$@")
+[ -n "$q" ] || return 0
 printf '\n%s\n' "$q"
 r=
 done
@@ -200,7 +206,7 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
             .and_then(|unit| {
                 let state = links.correct_state(unit, build_unit_state(unit, maps, &times)?);
                 let also = links.list_entries(links.also, unit.get("Id").copied().unwrap_or_default());
-                related.complete_state(unit, &also, state)
+                Some(related.complete_state(unit, &also, state))
             })
             .map(|unit| ProbeReading::Unit(Box::new(unit)))
             .ok_or_else(|| raw.explain_missing(section));
@@ -252,60 +258,65 @@ struct RelatedUnits<'a> {
     units: &'a [BTreeMap<&'a str, &'a str>],
 }
 
-impl RelatedUnits<'_> {
-    /// Adds the units that change together with one; `None` if one of them has no answer. `also` are those of `Also=`.
-    fn complete_state(&self, unit: &BTreeMap<&str, &str>, also: &[&str], state: UnitState) -> Option<UnitState> {
-        let is_found = |other: &RelatedUnit| !other.file_state.is_empty();
-        let also = also.iter().filter(|name| is_queried(name)).map(|name| {
-            let other = self.find_unit(name)?;
-            let file_state = other.get("UnitFileState").copied().unwrap_or_default().to_owned();
-            Some(RelatedUnit { name: (*name).to_owned(), file_state, active: is_up(other) })
-        });
-        let also: Vec<RelatedUnit> = also.collect::<Option<_>>()?;
-        Some(UnitState {
-            also: also.into_iter().filter(is_found).collect(),
-            dependents: self.list_stopped(unit, &["RequiredBy", "BoundBy", "ConsistsOf"])?,
-            conflicting: self.list_stopped(unit, &["Conflicts", "ConflictedBy"])?,
+impl<'a> RelatedUnits<'a> {
+    /// Adds the units that change together with one. `also` are those of `Also=`.
+    fn complete_state(&self, unit: &BTreeMap<&'a str, &'a str>, also: &[&str], state: UnitState) -> UnitState {
+        let also: Vec<&str> = also.iter().copied().filter(|name| is_queried(name)).collect();
+        let dependents = list_related(unit, &STOPPED_WITH);
+        let conflicting = list_related(unit, &["Conflicts", "ConflictedBy"]);
+        let mut all = also.iter().chain(&dependents).chain(&conflicting);
+        let own = unit.get("Id").copied().unwrap_or_default();
+        let describe = |name: &str| self.find_unit(name).map(|other| build_related_unit(name, other));
+        UnitState {
+            related_unread: all.any(|name| self.find_unit(name).is_none()),
+            also: also.iter().filter_map(|name| describe(name)).filter(|other| !other.file_state.is_empty()).collect(),
+            dependents: self.list_stopped(own, dependents),
+            conflicting: self.list_stopped(own, conflicting),
             ..state
-        })
+        }
     }
 
-    /// Returns the active units that `keys` of a unit name, and those that stop together with them.
-    fn list_stopped(&self, unit: &BTreeMap<&str, &str>, keys: &[&str]) -> Option<Vec<String>> {
-        let own = unit.get("Id").copied().unwrap_or_default();
-        let mut stopped: BTreeSet<String> = BTreeSet::new();
-        let mut left = list_related(unit, keys);
-        for name in &left {
-            self.find_unit(name)?;
-        }
+    /// Returns the active ones of `left`, and those that stop together with them.
+    fn list_stopped(&self, own: &str, mut left: Vec<&'a str>) -> Vec<RelatedUnit> {
+        let mut stopped: BTreeMap<&str, RelatedUnit> = BTreeMap::new();
         while let Some(name) = left.pop() {
             // A long chain is not followed to its end.
             let Some(other) = self.find_unit(name).filter(|other| is_up(other)) else { continue };
             let id = other.get("Id").copied().unwrap_or(name);
-            if id != own && stopped.insert(id.to_owned()) {
-                left.extend(list_related(other, &["RequiredBy", "BoundBy", "ConsistsOf"]));
+            if id != own && stopped.insert(id, build_related_unit(id, other)).is_none() {
+                left.extend(list_related(other, &STOPPED_WITH));
             }
         }
-        Some(stopped.into_iter().collect())
+        stopped.into_values().collect()
     }
 
-    fn find_unit(&self, name: &str) -> Option<&BTreeMap<&str, &str>> {
+    fn find_unit(&self, name: &str) -> Option<&BTreeMap<&'a str, &'a str>> {
         self.units.iter().find(|unit| has_unit_name(unit, name))
     }
 }
 
-fn list_related<'a>(unit: &BTreeMap<&str, &'a str>, keys: &[&str]) -> Vec<&'a str> {
+/// The properties with the units that systemd stops together with a unit.
+const STOPPED_WITH: [&str; 3] = ["RequiredBy", "BoundBy", "ConsistsOf"];
+
+fn build_related_unit(name: &str, unit: &BTreeMap<&str, &str>) -> RelatedUnit {
+    let file_state = unit.get("UnitFileState").copied().unwrap_or_default().to_owned();
+    RelatedUnit { name: name.to_owned(), file_state }
+}
+
+fn list_related<'a>(unit: &BTreeMap<&'a str, &'a str>, keys: &[&str]) -> Vec<&'a str> {
     let named = keys.iter().filter_map(|key| unit.get(key)).flat_map(|names| names.split_whitespace());
     named.filter(|name| is_queried(name)).collect()
 }
 
 /// Reports whether the snippet queries a related unit.
 fn is_queried(name: &str) -> bool {
-    !name.ends_with(".target") && !name.ends_with(".slice") && !name.contains("@.") && !name.contains('%')
+    const TYPES: [&str; 7] = ["service", "socket", "timer", "path", "mount", "automount", "swap"];
+    let is_known = name.rsplit_once('.').is_some_and(|(_, suffix)| TYPES.contains(&suffix));
+    is_known && !name.contains("@.") && !name.contains('%')
 }
 
 fn is_up(unit: &BTreeMap<&str, &str>) -> bool {
-    matches!(unit.get("ActiveState"), Some(&("active" | "reloading" | "refreshing" | "activating")))
+    matches!(unit.get("ActiveState"), Some(&("active" | "reloading" | "refreshing")))
 }
 
 /// What the host says of its clocks. Recordings of older versions lack some of it.
@@ -376,6 +387,7 @@ fn build_unit_state(unit: &BTreeMap<&str, &str>, maps: &str, times: &HostTimes) 
         also: Vec::new(),
         dependents: Vec::new(),
         conflicting: Vec::new(),
+        related_unread: false,
         restarted_ago: times.uptime.filter(|_| restarts > 0).and_then(|now| start_age(unit, now)),
     })
 }

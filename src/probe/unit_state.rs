@@ -28,10 +28,13 @@ pub struct UnitState {
     pub also: Vec<RelatedUnit>,
     /// The active units that systemd stops together with it: they require it, or are a part of it, or of one of these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub dependents: Vec<String>,
+    pub dependents: Vec<RelatedUnit>,
     /// The active units that systemd stops to start it (`Conflicts=`), with those that stop together with them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub conflicting: Vec<String>,
+    pub conflicting: Vec<RelatedUnit>,
+    /// Whether one of these units could not be read, so that some may be missing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub related_unread: bool,
     /// `NeedDaemonReload`.
     pub need_daemon_reload: bool,
     /// `InvocationID`, empty if the unit was never started.
@@ -88,14 +91,17 @@ pub struct RelatedUnit {
     pub name: String,
     /// `UnitFileState`.
     pub file_state: String,
-    /// Whether it is active.
-    pub active: bool,
 }
 
 impl RelatedUnit {
     /// Reports whether it starts at boot, by links of its own.
     pub fn is_enabled(&self) -> bool {
         self.file_state == "enabled"
+    }
+
+    /// Reports whether it was made without a file, by `systemd-run` for example: it is gone when it stops.
+    pub fn is_transient(&self) -> bool {
+        self.file_state == "transient"
     }
 }
 

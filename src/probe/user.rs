@@ -121,12 +121,12 @@ impl<'a> UserOutput<'a> {
     }
 }
 
-/// Reports whether a line of shadow has another ageing than Debian's and Rocky's `useradd` give: minimum 0, maximum 99999,
-/// warning 7 days, and neither inactivity nor expiry.
+/// Reports whether a line of shadow has another ageing than Debian's and Rocky's `useradd` give (minimum 0, maximum
+/// 99999, warning 7 days, neither inactivity nor expiry), or a password that has to be changed at the next login.
 fn has_ageing(line: &str) -> bool {
     let fields: Vec<&str> = line.split(':').skip(3).take(5).collect();
     let is_default = |(at, value): (usize, &&str)| value.is_empty() || *["0", "99999", "7", "-1", "-1"][at] == **value;
-    !fields.iter().enumerate().all(is_default)
+    line.split(':').nth(2) == Some("0") || !fields.iter().enumerate().all(is_default)
 }
 
 fn index_by_name(lines: &str) -> BTreeMap<&str, &str> {

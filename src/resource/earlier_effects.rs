@@ -37,6 +37,8 @@ pub struct EarlierStepEffects {
     /// What leads elsewhere, or changes together with something else, after a change of an earlier step, with that step:
     /// paths of links and mount points, accounts, units.
     pub redirected: BTreeMap<ProvidedItem, StepId>,
+    /// Units that earlier steps stop.
+    pub will_stop: BTreeSet<String>,
     /// Targets that earlier steps write into the `[Install]` section of units, by unit.
     pub will_install: BTreeMap<String, Vec<String>>,
     /// Whether an earlier step may remove things that cannot be predicted: a package, a command.

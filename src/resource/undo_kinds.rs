@@ -85,20 +85,29 @@ fn align_membership(earlier: &mut UndoDeclaration, later: &UndoDeclaration) {
 /// Makes declarations of the same unit agree: several steps of a run can change it, as some units change together with
 /// others. The order is that of [`align_memberships`].
 pub fn align_units(declared: &mut [UndoDeclaration]) {
-    let is_unit = |declared: &UndoDeclaration| declared.kind == system::service::KIND.name && !declared.absent;
     for at in 1..declared.len() {
         let (earlier, later) = declared.split_at_mut(at);
-        let later = &later[0];
-        for earlier in earlier.iter_mut().filter(|own| is_unit(own) && is_unit(later)) {
-            if earlier.fields["name"] != later.fields["name"] {
-                continue;
-            }
-            for field in ["state", "enabled"] {
-                if let Some(value) = later.fields.get(field) {
-                    earlier.fields[field] = value.clone();
-                }
-            }
+        earlier.iter_mut().for_each(|earlier| align_unit(earlier, &mut later[0]));
+    }
+}
+
+/// Gives `earlier` the state of `later`, and its place in the undo: a unit starts once its files are restored.
+fn align_unit(earlier: &mut UndoDeclaration, later: &mut UndoDeclaration) {
+    let is_unit = |declared: &UndoDeclaration| declared.kind == system::service::KIND.name && !declared.absent;
+    if !is_unit(earlier) || !is_unit(later) || earlier.fields["name"] != later.fields["name"] {
+        return;
+    }
+    for field in ["state", "enabled"] {
+        match later.fields.get(field) {
+            Some(value) if value != "any" => earlier.fields[field] = value.clone(),
+            _ => {}
         }
+    }
+    earlier.restarts |= later.restarts;
+    earlier.follows |= later.follows;
+    if earlier.fields["reload"] == true || later.fields["reload"] == true {
+        earlier.fields["reload"] = json!(true);
+        later.fields["reload"] = json!(true);
     }
 }
 
@@ -207,11 +216,13 @@ mod tests {
         let mut declared = [
             unit("a.socket", json!({ "state": "stopped", "enabled": true })),
             unit("b.service", json!({ "state": "stopped" })),
-            unit("a.socket", json!({ "state": "running" })),
+            UndoDeclaration { follows: true, ..unit("a.socket", json!({ "state": "running", "reload": true })) },
+            unit("b.service", json!({ "state": "any", "enabled": false })),
         ];
         align_units(&mut declared);
-        assert_eq!(declared[0].fields, json!({ "name": "a.socket", "state": "running", "enabled": true }));
-        assert_eq!(declared[1].fields, json!({ "name": "b.service", "state": "stopped" }));
+        let socket = json!({ "name": "a.socket", "state": "running", "enabled": true, "reload": true });
+        assert_eq!((&declared[0].fields, declared[0].follows), (&socket, true));
+        assert_eq!(declared[1].fields, json!({ "name": "b.service", "state": "stopped", "enabled": false }));
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub fn describe_reboot_guard(seconds: u64) -> String {
     format!("guard: {time} (a boot that has not brought the host back by then is taken back by the host itself)")
 }
 
-/// Says how far a change cannot be undone that has a reason for it.
+/// Returns the mark of a change that cannot be undone, or only in part.
 pub fn describe_reversibility(step: &StepPlan) -> &'static str {
     if step.partly_reversible { "cannot be undone completely" } else { "cannot be undone" }
 }

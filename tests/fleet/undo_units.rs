@@ -23,6 +23,17 @@ steps:
     service: { name: gone }
 "#;
 
+/// The unit that conflicts with the other one is stopped by a step of its own.
+const SWAP: &str = r#"
+recipe: swap
+summary: One unit in place of another
+steps:
+  - name: older
+    service: { name: older, state: stopped }
+  - name: newer
+    service: { name: newer }
+"#;
+
 /// `app` requires `db`, `web` is a part of `app`, `newer` conflicts with `older`, the file of `elsewhere` is outside of
 /// systemd's directories, `main` names two sockets of which one is enabled, and the file of `gone` is gone.
 const BEFORE: &str = r#"
@@ -100,5 +111,13 @@ fn units_that_change_with_others_are_planned_and_undone() {
         assert_eq!(state(node), before, "{undone}");
         let left = "the links that enabled `gone.service`, whose file does not exist";
         assert!(undone.stderr.contains(left), "{undone}");
+
+        let project = project.recipe("swap", SWAP).inventory("apply: [{ recipe: swap, on: all }]\n");
+        let swapped = project.forge(["apply", "inventory.yaml", "--yes"]);
+        assert_eq!(swapped.code, 0, "{swapped}");
+        assert!(!swapped.stdout.contains("state of older.service"), "its own step stops it: {swapped}");
+        assert_eq!(node.sh("systemctl is-active older newer").stdout, "inactive\nactive\n");
+        let undone = project.forge(["undo", "last", "-i", "inventory.yaml", "--yes"]);
+        assert_eq!((undone.code, state(node)), (0, before), "{undone}");
     }
 }

@@ -63,24 +63,26 @@ if [ "$(show NeedDaemonReload)" = yes ]; then systemctl daemon-reload || fail "d
 "#;
 
 const ENABLE: &str = "systemctl enable -- \"$unit\" || fail \"cannot enable $unit\"\n";
-/// systemd also removes the link of a unit whose file is elsewhere (`systemctl link`), and with it the unit.
+/// systemd also removes the link of a unit whose file is elsewhere (`systemctl link`), and with it the unit. The link is
+/// made again as it was: it may lead through other links.
 const DISABLE: &str = r#"linked() {
-  found=
+  found= text=
   case $unit in *@*.*) set -- "$unit" "${unit%%@*}@.${unit##*.}" ;; *) set -- "$unit" ;; esac
   for name; do
     [ -L "/etc/systemd/system/$name" ] && file=$(readlink -f -- "/etc/systemd/system/$name") || continue
     case $file in
       */systemd/system/*|/dev/null) ;;
-      */"$name") if [ -f "$file" ]; then found=$file; return; fi ;;
+      */"$name") if [ -f "$file" ]; then found=/etc/systemd/system/$name; fi ;;
     esac
+    if [ -n "$found" ]; then text=$(readlink -- "$found"); return; fi
   done
 }
 linked
-elsewhere=$found
+elsewhere=$found target=$text
 systemctl disable -- "$unit" || fail "cannot disable $unit"
 linked
 if [ -n "$elsewhere" ] && [ -z "$found" ]; then
-  systemctl link -- "$elsewhere" || fail "cannot link $elsewhere again"
+  ln -s -- "$target" "$elsewhere" && systemctl daemon-reload || fail "cannot make the link $elsewhere again"
 fi
 "#;
 

@@ -5,7 +5,7 @@ use super::diff::{EnablementChange, ProcessChange, ServiceDiff};
 use super::renewal::ServiceRenewal;
 use super::restarts;
 use crate::model::{BlockClass, DisruptionClass, Value};
-use crate::probe::{Observation, UnansweredReason, UnitState};
+use crate::probe::{Observation, RelatedUnit, UnansweredReason, UnitState};
 use crate::resource::shared::support::{join_words, provides_unit, will_be_provided};
 use crate::resource::{Assessment, AssessmentContext, EarlierStepEffects, ProvidedItem};
 use serde_json::json;
@@ -32,7 +32,11 @@ fn assess_not_found(want: &ServiceResource, unit: &UnitState, cx: &AssessmentCon
         let enabled = EnablementChange { from: Some(unit.file_state.clone()), missing_in: Vec::new(), to: false };
         let diff = ServiceDiff { file_missing: true, enabled: Some(enabled), ..ServiceDiff::default() };
         let basis = json!({ "load": "not-found", "file": unit.file_state });
-        return Assessment::differs(reason, diff, DisruptionClass::D0, basis);
+        let judgement = Assessment::differs(reason, diff, DisruptionClass::D0, basis);
+        return match will_be_provided(cx.predicted, &ProvidedItem::Unit(want.unit.clone())) {
+            true => judgement.mark_predicted(),
+            false => judgement,
+        };
     }
     if !want.running && want.enabled != Some(true) {
         return Assessment::ok(format!("unit `{}` does not exist, so it is not running", want.unit), basis);
@@ -95,11 +99,17 @@ fn compare_unit(
     parts.check_manager_reload(unit);
     parts.check_enablement(want, unit);
     let installed = parts.predict_enablement(want, unit, cx.predicted);
-    parts.check_activity(want, unit)?;
+    parts.check_activity(want, unit, cx.predicted)?;
     if want.running && is_active(unit) {
         parts.check_renewal(want, unit, seen, cx)?;
     }
-    let basis = service_basis(want, unit, &parts.renewal);
+    if unit.related_unread && (parts.diff.process.is_some() || parts.diff.enabled.is_some()) {
+        return Err(UnansweredReason::new("the units that change together with it could not be read"));
+    }
+    let mut basis = service_basis(want, unit, &parts.renewal);
+    if !parts.diff.stops.is_empty() {
+        basis["stops"] = json!(parts.diff.stops.iter().map(|other| &other.name).collect::<Vec<_>>());
+    }
     if parts.diff.is_empty() && want.running && restarts::keeps_restarting(unit) {
         return Ok(restarts::block_restarting(want, unit));
     }
@@ -202,7 +212,15 @@ impl ServiceFindings {
         true
     }
 
-    fn check_activity(&mut self, want: &ServiceResource, unit: &UnitState) -> Result<(), UnansweredReason> {
+    fn check_activity(
+        &mut self,
+        want: &ServiceResource,
+        unit: &UnitState,
+        predicted: Option<&EarlierStepEffects>,
+    ) -> Result<(), UnansweredReason> {
+        if want.any_state {
+            return Ok(());
+        }
         let down = match unit.active.as_str() {
             "active" | "reloading" | "refreshing" => false,
             "inactive" | "failed" | "deactivating" | "activating" | "maintenance" => true,
@@ -216,7 +234,8 @@ impl ServiceFindings {
             let found = describe_state(unit);
             self.add_reason(format!("it is {found}"), disruption);
             self.diff.process = Some(ProcessChange::activity(want.running, Some(found)));
-            self.add_stopped_units(want, unit);
+            self.diff.stopped = (!want.running).then(|| want.unit.clone());
+            self.add_stopped_units(want, unit, predicted);
         } else if want.running && unit.frozen {
             self.add_reason("it is frozen".to_owned(), DisruptionClass::D0);
             self.diff.process = Some(ProcessChange::Thaw);
@@ -224,19 +243,21 @@ impl ServiceFindings {
         Ok(())
     }
 
-    /// Adds the other units that the start or the stop of this one stops.
-    fn add_stopped_units(&mut self, want: &ServiceResource, unit: &UnitState) {
-        let stopped = if want.running { &unit.conflicting } else { &unit.dependents };
+    /// Adds the other units that the start or the stop of this one stops, unless an earlier step stops them.
+    fn add_stopped_units(&mut self, want: &ServiceResource, unit: &UnitState, predicted: Option<&EarlierStepEffects>) {
+        let related = if want.running { &unit.conflicting } else { &unit.dependents };
+        let is_up = |other: &&RelatedUnit| predicted.is_none_or(|earlier| !earlier.will_stop.contains(&other.name));
+        let stopped: Vec<RelatedUnit> = related.iter().filter(is_up).cloned().collect();
         if stopped.is_empty() {
             return;
         }
-        let names = join_words(&stopped.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>());
+        let names = join_words(&stopped.iter().map(|other| format!("`{}`", other.name)).collect::<Vec<_>>());
         let reason = match want.running {
             true => format!("systemd stops {names} to start it (`Conflicts=`)"),
             false => format!("systemd stops {names} with it (`Requires=`, `BindsTo=` or `PartOf=`)"),
         };
         self.add_reason(reason, DisruptionClass::D1);
-        self.diff.stops.clone_from(stopped);
+        self.diff.stops = stopped;
     }
 
     fn check_renewal(
@@ -291,13 +312,15 @@ fn describe_state(unit: &UnitState) -> String {
 
 /// Returns the reason of a step without changes.
 fn describe_unchanged(want: &ServiceResource, unit: &UnitState) -> String {
-    let mut words = vec![match want.running {
-        true => "running".to_owned(),
-        false => format!("not running ({})", describe_state(unit)),
-    }];
+    let mut words = match (want.running, want.any_state) {
+        (true, _) => vec!["running".to_owned()],
+        (false, false) => vec![format!("not running ({})", describe_state(unit))],
+        (false, true) => Vec::new(),
+    };
     match want.enabled {
         Some(true) => words.push("enabled".to_owned()),
         Some(false) => words.push("not enabled".to_owned()),
+        None if want.any_state => words.push("the unit exists".to_owned()),
         None => {}
     }
     let words = join_words(&words);
@@ -315,10 +338,6 @@ fn service_basis(want: &ServiceResource, unit: &UnitState, renewal: &ServiceRene
     });
     if want.enabled.is_some() {
         basis["file"] = json!(unit.file_state);
-    }
-    let stopped = if want.running { &unit.conflicting } else { &unit.dependents };
-    if is_active(unit) != want.running && !stopped.is_empty() {
-        basis["stops"] = json!(stopped);
     }
     if !renewal.restart.is_empty() {
         // A restart for another reason is the same change.

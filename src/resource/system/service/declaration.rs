@@ -9,6 +9,8 @@ use crate::resource::shared::support::{path_state, sha256_hex};
 pub(in crate::resource) struct ServiceResource {
     pub(super) unit: String,
     pub(super) running: bool,
+    /// Whether it makes no difference if the unit runs.
+    pub(super) any_state: bool,
     pub(super) enabled: Option<bool>,
     pub(super) reload: bool,
 }
@@ -16,7 +18,7 @@ pub(in crate::resource) struct ServiceResource {
 impl ServiceResource {
     /// Builds a service that runs and starts at boot, or neither.
     pub fn for_unit(unit: &str, on: bool) -> Self {
-        Self { unit: unit.to_owned(), running: on, enabled: Some(on), reload: false }
+        Self { unit: unit.to_owned(), running: on, any_state: false, enabled: Some(on), reload: false }
     }
 
     pub fn probe(&self) -> Probe {

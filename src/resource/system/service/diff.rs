@@ -18,8 +18,10 @@ pub(in crate::resource) struct ServiceDiff {
     /// The units of `Also=`, which are enabled or disabled together with it, before the change.
     pub also: Vec<RelatedUnit>,
     pub process: Option<ProcessChange>,
-    /// Active units that systemd stops together with it, or to start it.
-    pub stops: Vec<String>,
+    /// The unit, if it stops.
+    pub stopped: Option<String>,
+    /// Other active units that systemd stops together with it, or to start it.
+    pub stops: Vec<RelatedUnit>,
 }
 
 /// Another enablement.
@@ -120,7 +122,12 @@ impl ProcessChange {
 impl ResourceDiff for ServiceDiff {
     fn other_changed_items(&self) -> Vec<ProvidedItem> {
         let enabled = self.list_changed_units().map(|other| &other.name);
-        enabled.chain(&self.stops).map(|unit| ProvidedItem::Unit(unit.clone())).collect()
+        let stops = self.stops.iter().map(|other| &other.name);
+        enabled.chain(stops).map(|unit| ProvidedItem::Unit(unit.clone())).collect()
+    }
+
+    fn stopped_units(&self) -> Vec<String> {
+        self.stopped.iter().chain(self.stops.iter().map(|other| &other.name)).cloned().collect()
     }
 
     fn render_changes(&self) -> Vec<AttributeChange> {
@@ -136,9 +143,9 @@ impl ResourceDiff for ServiceDiff {
         });
         let process = self.process.as_ref().map(ProcessChange::render_change);
         let stops = self.stops.iter();
-        let stops = stops.map(|unit| {
-            let change = AttributeChange::new(&format!("state of {unit}"), Some("active"), Some("stopped"));
-            change.with_aspect(ChangeAspect::RunState).with_member(unit)
+        let stops = stops.map(|RelatedUnit { name, .. }| {
+            let change = AttributeChange::new(&format!("state of {name}"), Some("active"), Some("stopped"));
+            change.with_aspect(ChangeAspect::RunState).with_member(name)
         });
         mask.into_iter().chain(files).chain(enabled).chain(also).chain(process).chain(stops).collect()
     }

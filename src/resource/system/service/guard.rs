@@ -28,7 +28,8 @@ mod tests {
     use crate::resource::system::service::diff::EnablementChange;
 
     fn guarded_unit(unit: &str, diff: ServiceDiff) -> GuardEffect {
-        let service = ServiceResource { unit: unit.into(), running: true, enabled: Some(true), reload: true };
+        let service =
+            ServiceResource { unit: unit.into(), running: true, any_state: false, enabled: Some(true), reload: true };
         guard_service(&service, &diff)
     }
 

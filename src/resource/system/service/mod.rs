@@ -81,13 +81,13 @@ removed, too. A link that `systemctl link` made stays: it is the unit, and does 
 
 **Other units** change with this one: systemd enables and disables those of `Also=` together with it, stops active units
 that require it or are a part of it (`Requires=`, `BindsTo=`, `PartOf=`) when it stops, and those that conflict with it
-(`Conflicts=`) when it starts. The plan shows each of them, a stop is D1, and an undo restores them. Targets and slices are
-left out.
+(`Conflicts=`) when it starts. The plan shows them, a stop is D1, and an undo restores them. It does not show targets,
+slices, scopes and devices, what a unit of `Also=` names itself in `Also=`, and the end of chains of more than five units.
 
 **Removal** stops and disables the unit; the unit's files belong to `unit` or `package` steps.",
     fields: &[
         FieldSpec::required("name", FieldType::Name, "Name of the unit; the default type is `.service`."),
-        FieldSpec::optional("state", FieldType::Enum(&["running", "stopped"]), "Desired state. Default `running`."),
+        FieldSpec::optional("state", FieldType::Enum(&["running", "stopped", "any"]), STATE),
         FieldSpec::optional("enabled", FieldType::Bool, "Whether it starts at boot. Default: not compared."),
         FieldSpec::optional(
             "reload",
@@ -107,6 +107,8 @@ left out.
     },
 };
 
+const STATE: &str = "Desired state; `any`: not compared. Default `running`.";
+
 fn claim_probe(name: &str) -> Option<Probe> {
     Some(Probe::Unit { name: name.to_owned() })
 }
@@ -120,7 +122,8 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     }
     Ok(Box::new(ServiceResource {
         unit,
-        running: !absent && fields.get_text("state") != Some("stopped"),
+        running: !absent && !matches!(fields.get_text("state"), Some("stopped" | "any")),
+        any_state: !absent && fields.get_text("state") == Some("any"),
         enabled: if absent { Some(false) } else { fields.get_bool("enabled") },
         reload: fields.get_bool("reload").unwrap_or(false),
     }))
@@ -160,7 +163,7 @@ impl DeclaredResource for ServiceResource {
     }
 
     fn desired_value(&self) -> Value {
-        let state = if self.running { "running" } else { "stopped" };
+        let state = (!self.any_state).then_some(if self.running { "running" } else { "stopped" });
         json!({ "name": self.unit, "state": state, "enabled": self.enabled, "reload": self.reload })
     }
 
@@ -184,7 +187,7 @@ impl DeclaredResource for ServiceResource {
     }
 
     fn open_fields(&self) -> &'static [&'static str] {
-        &["enabled"]
+        &["enabled", "state"]
     }
 
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {

@@ -28,13 +28,21 @@ pub(super) fn undo_service(service: &ServiceResource, diff: &ServiceDiff) -> Und
         Some(ProcessChange::Stop { .. } | ProcessChange::Restart { .. } | ProcessChange::Reload { .. }) => true,
         Some(ProcessChange::Thaw) | None => service.running,
     };
-    let mut state = UndoDeclaration { restarts: ran, ..declare_unit(&service.unit, ran, was_enabled) };
+    let run_state = match (service.any_state, ran) {
+        (true, _) => "any",
+        (false, true) => "running",
+        (false, false) => "stopped",
+    };
+    let mut state = UndoDeclaration { restarts: ran, ..declare_unit(&service.unit, run_state, was_enabled) };
     if service.reload {
         state.fields["reload"] = json!(true);
     }
-    let also = diff.also.iter().map(|other| declare_unit(&other.name, other.active, Some(other.is_enabled())));
+    let also = diff.also.iter().map(|other| declare_unit(&other.name, "any", Some(other.is_enabled())));
     // After the unit that they depend on, or that conflicts with them.
-    let stopped = diff.stops.iter().map(|name| UndoDeclaration { restarts: true, ..declare_unit(name, true, None) });
+    let (transient, stopped): (Vec<_>, Vec<_>) = diff.stops.iter().partition(|other| other.is_transient());
+    let stopped = stopped
+        .into_iter()
+        .map(|other| UndoDeclaration { follows: true, ..declare_unit(&other.name, "running", None) });
     let steps = [state].into_iter().chain(also).chain(stopped).collect();
     let at_boot = diff.enabled.as_ref().and(was_enabled);
     let units = at_boot.map(|enabled| UnitAtBoot { name: service.unit.clone(), enabled }).into_iter().collect();
@@ -50,11 +58,12 @@ pub(super) fn undo_service(service: &ServiceResource, diff: &ServiceDiff) -> Und
         true => format!("`{}` stays enabled in all of its targets", service.unit),
         false => format!("the links that enabled `{}` were not those of its `[Install]` section", service.unit),
     });
-    UndoEffect { lost, ..effect }
+    let gone = || transient.first().map(|other| format!("`{}` stays stopped: it was transient", other.name));
+    UndoEffect { lost: lost.or_else(gone), ..effect }
 }
 
-fn declare_unit(name: &str, is_running: bool, enabled: Option<bool>) -> UndoDeclaration {
-    let mut fields = json!({ "name": name, "state": if is_running { "running" } else { "stopped" } });
+fn declare_unit(name: &str, state: &str, enabled: Option<bool>) -> UndoDeclaration {
+    let mut fields = json!({ "name": name, "state": state });
     if let Some(enabled) = enabled {
         fields["enabled"] = json!(enabled);
     }
@@ -66,8 +75,13 @@ mod tests {
     use super::*;
 
     fn undo(diff: ServiceDiff) -> UndoDeclaration {
-        let service =
-            ServiceResource { unit: "nginx.service".into(), running: true, enabled: Some(true), reload: false };
+        let service = ServiceResource {
+            unit: "nginx.service".into(),
+            running: true,
+            any_state: false,
+            enabled: Some(true),
+            reload: false,
+        };
         undo_service(&service, &diff).steps.pop().unwrap()
     }
 
@@ -89,8 +103,13 @@ mod tests {
 
     #[test]
     fn links_that_enabling_does_not_make_are_lost() {
-        let service =
-            ServiceResource { unit: "nginx.service".into(), running: true, enabled: Some(true), reload: false };
+        let service = ServiceResource {
+            unit: "nginx.service".into(),
+            running: true,
+            any_state: false,
+            enabled: Some(true),
+            reload: false,
+        };
         for (to, missing_in, expected) in [
             (true, vec!["a.target".to_owned()], Some("`nginx.service` stays enabled in all of its targets")),
             (

@@ -284,6 +284,14 @@ struct TimerDiff {
 }
 
 impl ResourceDiff for TimerDiff {
+    fn other_changed_items(&self) -> Vec<ProvidedItem> {
+        self.state.as_ref().map(ServiceDiff::other_changed_items).unwrap_or_default()
+    }
+
+    fn stopped_units(&self) -> Vec<String> {
+        self.state.as_ref().map(ServiceDiff::stopped_units).unwrap_or_default()
+    }
+
     fn render_changes(&self) -> Vec<AttributeChange> {
         let service = render_part("service", ChangedPart::ServiceFile, self.service.as_ref());
         let timer = render_part("timer", ChangedPart::TimerFile, self.timer.as_ref());

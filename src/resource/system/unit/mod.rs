@@ -213,7 +213,7 @@ impl UnitResource {
             basis["load"] = json!(unit.load);
             let reason = format!("the file matches, but systemd rejects `{}` ({})", self.name, unit.load);
             return Ok(Assessment::blocked(BlockClass::Host, reason, basis)
-                .hint(format!("run `systemctl status {}`: it names the file and the line", self.name)));
+                .host_hint(format!("run `systemctl status {}`: it names the file and the line", self.name)));
         }
         basis["daemon_reload"] = json!(unread);
         Ok(match (file.verdict, unread) {
