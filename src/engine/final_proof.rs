@@ -227,8 +227,8 @@ fn report_all_verifications(case: &HostContext<'_>, unsettled: &UnsettledRecipes
         for verify in &instance.recipe.verify {
             let judged = || plan::assess_verification(case, instance, verify);
             let pending = unsettled.pending_step(recipe);
-            let (result, check) = match unsettled.stopped_step(recipe) {
-                Some(step) => (VerifyResult::Skipped { reason: format!("`{step}` did not succeed").into() }, None),
+            let (result, check) = match unsettled.describe_stop(recipe) {
+                Some(why) => (VerifyResult::Skipped { reason: why.into() }, None),
                 None => {
                     let judged = plan::adjust_for_pending(pending, judged());
                     let check = plan::build_check_run(case, instance, verify, judged.0);

@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 /// Recipes with steps that do not match, and the first such step of each.
 #[derive(Default)]
 pub(super) struct UnsettledRecipes {
-    /// Recipes with steps that failed or did not run.
+    /// Recipes with steps that failed or did not run, and the sentence about the first such step.
     stopped: BTreeMap<String, String>,
     /// Recipes that are configured but not effective yet.
     pending: BTreeMap<String, String>,
 }
 
 impl UnsettledRecipes {
-    /// Returns the first step of a recipe that failed or did not run.
-    pub fn stopped_step(&self, recipe: &str) -> Option<&str> {
+    /// Says which step of a recipe failed or did not run: a lowercase sentence about the first one.
+    pub fn describe_stop(&self, recipe: &str) -> Option<&str> {
         self.stopped.get(recipe).map(String::as_str)
     }
 
@@ -33,12 +33,19 @@ impl UnsettledRecipes {
     pub fn from_reports(steps: &[StepReport]) -> Self {
         let mut unsettled = Self::default();
         for report in steps {
-            let recipes = match report.result {
+            let how = match report.result {
                 StepResult::Changed | StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. } => continue,
-                StepResult::Pending { .. } => &mut unsettled.pending,
-                _ => &mut unsettled.stopped,
+                StepResult::Pending { .. } => {
+                    let recipe = unsettled.pending.entry(report.id.recipe.to_string());
+                    recipe.or_insert_with(|| report.id.to_string());
+                    continue;
+                }
+                StepResult::Held { .. } => "is held back",
+                StepResult::Skipped { .. } | StepResult::Cancelled => "did not run",
+                _ => "did not succeed",
             };
-            recipes.entry(report.id.recipe.to_string()).or_insert_with(|| report.id.to_string());
+            let recipe = unsettled.stopped.entry(report.id.recipe.to_string());
+            recipe.or_insert_with(|| format!("`{}` {how}", report.id));
         }
         unsettled
     }
