@@ -49,7 +49,7 @@ done
 printf '%s:%s\0%s' "$k" "$1" "$(stat -c '%Y %Z %u %U' -- "$f" 2>/dev/null)"; forge_lack ''
 }
 forge_j() {
-journalctl -q --no-pager -o json --output-fields=_BOOT_ID,_PID,_UID,_COMM,_EXE,SYSLOG_IDENTIFIER,UNIT,JOB_TYPE,JOB_RESULT,MESSAGE "$@" 2>/dev/null
+journalctl -q --no-pager -o json --output-fields=_SOURCE_REALTIME_TIMESTAMP,_BOOT_ID,_PID,_UID,_COMM,_EXE,SYSLOG_IDENTIFIER,UNIT,JOB_TYPE,JOB_RESULT,MESSAGE "$@" 2>/dev/null
 }
 forge_journal() {
 printf 'journal\0'

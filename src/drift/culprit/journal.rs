@@ -6,6 +6,7 @@ use serde_json::Value;
 /// One journal entry. The kernel, not the program, sets the fields with a leading underscore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SystemJournalEntry {
+    /// When it was sent, as the kernel noted, or else when the journal received it: seconds later on a busy host.
     pub time: Timestamp,
     /// The boot ID, without hyphens.
     pub boot: String,
@@ -33,9 +34,9 @@ pub fn parse_entries(text: &str) -> Vec<SystemJournalEntry> {
 fn parse_entry(line: &str) -> Option<SystemJournalEntry> {
     let object: Value = serde_json::from_str(line).ok()?;
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let micros: i64 = object.get("__REALTIME_TIMESTAMP")?.as_str()?.parse().ok()?;
+    let time = |key: &str| Timestamp::from_microsecond(object.get(key)?.as_str()?.parse().ok()?).ok();
     Some(SystemJournalEntry {
-        time: Timestamp::from_microsecond(micros).ok()?,
+        time: time("_SOURCE_REALTIME_TIMESTAMP").or_else(|| time("__REALTIME_TIMESTAMP"))?,
         boot: text("_BOOT_ID"),
         pid: text("_PID"),
         uid: text("_UID"),
@@ -70,6 +71,15 @@ fn parse_message(value: Option<&Value>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_is_that_of_the_sender() {
+        let line =
+            |source: &str| format!("{{{source}\"__REALTIME_TIMESTAMP\":\"1795993443000000\",\"MESSAGE\":\"m\"}}\n");
+        let seconds = |source: &str| parse_entries(&line(source))[0].time.as_second();
+        assert_eq!(seconds("\"_SOURCE_REALTIME_TIMESTAMP\":\"1795993440000000\","), 1_795_993_440);
+        assert_eq!(seconds(""), 1_795_993_443);
+    }
 
     const RECORDED: &str = include_str!("../../../tests/samples/culprit/journal.jsonl");
 
