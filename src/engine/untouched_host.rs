@@ -29,10 +29,7 @@ pub(super) fn report_not_started(run: &ApplyContext<'_>, plan: &HostPlan, halt: 
 
 /// Reports a host that waits for a canary whose window the hours held back.
 pub(super) fn report_behind_canary(plan: &HostPlan, why: &str) -> HostReport {
-    let mut steps: Vec<StepReport> = plan.steps.iter().map(report_as_planned).collect();
-    for step in steps.iter_mut().filter(|step| step.result == StepResult::Cancelled) {
-        step.result = StepResult::Held { reason: why.into() };
-    }
+    let steps = report_instead_of_changes(plan, &StepResult::Held { reason: why.into() });
     let verify = plan.verify.iter().map(report_planned_verification).collect();
     complete_report(empty_report(&plan.host, HostOutcome::Ok, why.into()), steps, verify)
 }
@@ -44,11 +41,17 @@ pub(super) fn report_refused(run: &ApplyContext<'_>, plan: &HostPlan) -> HostRep
     };
     let mut report = empty_report(&plan.host, HostOutcome::Blocked, refused.why.clone());
     report.hint = Some(refused.hint.clone());
-    report.steps = plan.steps.iter().map(report_as_planned).collect();
-    for step in report.steps.iter_mut().filter(|step| step.result == StepResult::Cancelled) {
-        step.result = StepResult::Skipped { reason: refused.why.clone() };
-    }
+    report.steps = report_instead_of_changes(plan, &StepResult::Skipped { reason: refused.why.clone() });
     report
+}
+
+/// Reports the steps as planned, with `result` for those that the plan changes.
+fn report_instead_of_changes(plan: &HostPlan, result: &StepResult) -> Vec<StepReport> {
+    let mut steps: Vec<StepReport> = plan.steps.iter().map(report_as_planned).collect();
+    for step in steps.iter_mut().filter(|step| step.result == StepResult::Cancelled) {
+        step.result = result.clone();
+    }
+    steps
 }
 
 /// Reports a host that is on hold: its observation proves what matches, and everything else is held back.

@@ -75,14 +75,17 @@ mod tests {
     use super::*;
 
     fn undo(diff: ServiceDiff) -> UndoDeclaration {
-        let service = ServiceResource {
+        undo_service(&declare_nginx(), &diff).steps.pop().unwrap()
+    }
+
+    fn declare_nginx() -> ServiceResource {
+        ServiceResource {
             unit: "nginx.service".into(),
             running: true,
             any_state: false,
             enabled: Some(true),
             reload: false,
-        };
-        undo_service(&service, &diff).steps.pop().unwrap()
+        }
     }
 
     #[test]
@@ -103,13 +106,6 @@ mod tests {
 
     #[test]
     fn links_that_enabling_does_not_make_are_lost() {
-        let service = ServiceResource {
-            unit: "nginx.service".into(),
-            running: true,
-            any_state: false,
-            enabled: Some(true),
-            reload: false,
-        };
         for (to, missing_in, expected) in [
             (true, vec!["a.target".to_owned()], Some("`nginx.service` stays enabled in all of its targets")),
             (
@@ -120,7 +116,7 @@ mod tests {
             (false, Vec::new(), None),
         ] {
             let enabled = Some(EnablementChange { from: Some("enabled".into()), missing_in, to });
-            let effect = undo_service(&service, &ServiceDiff { enabled, ..ServiceDiff::default() });
+            let effect = undo_service(&declare_nginx(), &ServiceDiff { enabled, ..ServiceDiff::default() });
             assert_eq!(effect.lost.as_deref(), expected);
         }
     }
