@@ -168,8 +168,8 @@ fn container_has_no_present_time() {
     assert!(state.may_precede(state.main_started, 1_795_255_300.0) && !state.is_in_future(state.main_started));
 }
 
-/// The answer of systemd 252 about units with relations, shortened, with those that were queried because of them.
-// origin: field, Debian 12
+/// An answer about units with relations, in the format of systemd 252, with those that were queried because of them.
+// origin: reconstructed
 const RELATED: &str = "\
 Id=db.service\nNames=db.service\nLoadState=loaded\nActiveState=active\nUnitFileState=disabled\nRequiredBy=app.service\n\
 BoundBy=\nConsistsOf=\nConflicts=shutdown.target\nConflictedBy=\n\n\

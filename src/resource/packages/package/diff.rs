@@ -28,7 +28,7 @@ pub(super) struct PackageEntryDiff {
 /// What happens to the files of a package.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) enum InstallationChange {
-    /// It is not installed. `None` stands for the latest version, if it is not known. `configured` if an earlier
+    /// It is not installed. `None` means the latest version, if it is not known. `configured` if an earlier
     /// installation left its configuration.
     Install { version: Option<String>, configured: bool },
     /// It has another version.
