@@ -2,7 +2,7 @@
 
 use super::ConnectionTarget;
 use super::jump_host::JumpHost;
-use super::ssh_config_files::may_set_options;
+use super::ssh_config_files::read_for_all_hosts;
 use super::ssh_program::ssh_command;
 use std::process::Stdio;
 use std::time::Duration;
@@ -40,7 +40,7 @@ struct UserSettings {
 /// ssh uses the first value it finds, and options precede files: a default of forge's cannot be an option if the user's
 /// file has a value. Nor can it follow in a file of forge's that includes the user's: ssh refuses to include a file
 /// that users other than its owner may write (`/dev/null`, say), though not as `-F`, and resolves relative paths of the
-/// system's file in `~/.ssh`. So forge queries ssh, unless no file mentions the options.
+/// system's file in `~/.ssh`. So forge queries ssh, unless the files set the options for all hosts alike.
 pub(super) async fn find_timeouts(target: &ConnectionTarget) -> ConnectTimeouts {
     let host =
         query_ssh_config(target, target.user.as_deref(), target.port.map(|port| port.to_string()), &target.address)
@@ -75,8 +75,9 @@ async fn query_ssh_config(
     port: Option<String>,
     address: &str,
 ) -> UserSettings {
-    if !may_set_options(target.config.as_deref(), &["connecttimeout", "serveraliveinterval"]) {
-        return UserSettings::default();
+    if let Some(values) = read_for_all_hosts(target.config.as_deref(), &["connecttimeout", "serveraliveinterval"]) {
+        let [connect, keepalive] = [0, 1].map(|place| values[place].filter(|seconds| *seconds > 0));
+        return UserSettings { connect: connect.map(Duration::from_secs), keepalive };
     }
     let mut ssh = ssh_command("ssh", target);
     if let Some(config) = &target.config {
