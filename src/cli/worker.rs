@@ -361,7 +361,8 @@ impl<B: Backend> TaskRun<'_, B> {
             sent.lock().unwrap_or_else(PoisonError::into_inner).insert(report.host.clone());
             hand_over_report(&store, &output, report, down);
         };
-        let role = WorkerRole::new(self.task.run.clone(), failed, self.orders.start.clone(), hand_over);
+        let role = WorkerRole::new(self.task.run.clone(), failed, self.orders.start.clone(), hand_over)
+            .after_workers(self.task.replaced);
         let mut settings = self.cx.settings.clone();
         settings.worker = Some(Arc::new(role));
         settings

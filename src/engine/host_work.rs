@@ -62,7 +62,7 @@ impl<'r> HostWork<'r> {
             view: HostView::new(run, host, seen),
             results: StepResults::new(run, host),
             records: RecordQueue::new(run),
-            undo: UndoLog::default(),
+            undo: UndoLog::after_workers(run.options.worker.as_ref().map_or(0, |worker| worker.replaced)),
             guard: None,
             began_busy,
             doubtful_logins: Vec::new(),

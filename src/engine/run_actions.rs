@@ -85,7 +85,7 @@ impl<'h, 'r> StepActions<'h, 'r> {
     async fn execute_script_with_retries(&mut self, due: &[DueStep]) -> Vec<ExecutedAction> {
         // A retry keeps what the first attempt found.
         let undo = self.work.undo.build_scripts(self.work.run, due);
-        let (run, host, number) = (self.work.run, self.work.host(), self.work.undo.count_groups());
+        let (run, host, number) = (self.work.run, self.work.host(), self.work.undo.next_number());
         self.work.guard = ArmedGuard::new(run, host, due, number).filter(|_| self.work.link.can_be_cut_off());
         let undo = match &self.work.guard {
             Some(guard) => guard.arm_in(undo),

@@ -7,9 +7,14 @@ use crate::kube::{ClusterUndoLog, ClusterWriter, KubeError};
 use crate::state::{UndoGroup, UndoScripts, UndoStep};
 use std::collections::BTreeMap;
 
+/// The first number of the groups of a worker that replaces another one of the same run. Those of the first one stay:
+/// they have what was there before the run.
+const GROUPS_PER_WORKER: u64 = 100_000;
+
 /// The groups of changes of one host so far.
 #[derive(Debug, Default)]
 pub(super) struct UndoLog {
+    /// The number of the next group.
     groups: u64,
     /// The journal of the cluster, once it is begun.
     cluster: Option<ClusterUndoLog>,
@@ -25,8 +30,13 @@ fn build_group(run: &ApplyContext<'_>, steps: Vec<UndoStep>) -> UndoGroup {
 }
 
 impl UndoLog {
-    /// Returns the number of groups so far.
-    pub fn count_groups(&self) -> u64 {
+    /// Returns the log of a process of the run, in which as many workers of the host have died.
+    pub fn after_workers(replaced: u32) -> Self {
+        Self { groups: u64::from(replaced) * GROUPS_PER_WORKER, ..Self::default() }
+    }
+
+    /// Returns the number of the next group.
+    pub fn next_number(&self) -> u64 {
         self.groups
     }
 

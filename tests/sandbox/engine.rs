@@ -126,6 +126,28 @@ fn killed_worker_is_replaced_and_no_command_runs_twice() {
     assert!(said.contains("applied: 5 hosts: "), "{said}");
 }
 
+/// The second worker keeps what it finds next to what the first one kept. The interrupted step was a change of the run.
+#[test]
+fn undo_restores_what_both_workers_of_a_host_changed() {
+    let recipe = "recipe: count\nsteps:\n  - { name: early, file: { path: /etc/early, content: new } }\n  \
+        - name: slow\n    command: { check: test -e /etc/done, apply: sleep 3 && touch /etc/done }\n  \
+        - { name: late, file: { path: /etc/late, content: new } }\n  - { name: gone, absent: { path: /etc/gone } }\n";
+    let Some(lab) = lab(recipe) else { return };
+    let inside = |host: &str, code: &str| lab.inside("inventory.yaml", host, code);
+    let state = "cd /etc; head early late gone; stat -c '%n %a' early late gone";
+    let prepare = "for f in early late gone; do echo old $f >/etc/$f; chmod 600 /etc/$f; done";
+    let before = HOSTS.map(|host| inside(host, &format!("{prepare}; {state}")));
+    let run = lab.start(&[&["apply", "--yes"], &ENGINE[..]].concat());
+    let slow = || lab.shell("grep -h step_started state/lab/runs/*/journal.ndjson").contains("slow").then_some(());
+    wait_for("the slow step", slow);
+    lab.kill(wait_for("a worker that applies", || lab.list_processes(" worker ").into_iter().next()));
+    let said = run.finish();
+    assert!(said.starts_with("exit 0\n") && said.contains("applied: 5 hosts: 5 changed; 20 steps changed"), "{said}");
+    let undone = lab.forge(&["undo", "last", "--yes", "--partial"]);
+    assert!(undone.starts_with("exit 0\n"), "{undone}");
+    assert_eq!(HOSTS.map(|host| inside(host, state)), before, "{undone}");
+}
+
 /// Workers stop when their coordinator is gone; `forge resume` finishes the run.
 #[test]
 fn resume_finishes_the_run_of_a_killed_coordinator() {

@@ -339,6 +339,7 @@ impl<'r> Coordination<'r> {
             settings: self.run.settings.clone(),
             hosts: batch.hosts.clone(),
             job: WorkerJob::Apply { plan, failed: self.board.count_failed() },
+            replaced: 0,
         };
         let open = batch.hosts.iter().cloned().collect();
         self.insert_worker(ActiveWorker { task, batch, open, replacement: false })
@@ -413,6 +414,7 @@ impl<'r> Coordination<'r> {
             WorkerEnd::Died(how) => Some(how),
         };
         if let Some(how) = how {
+            self.journal.note_death(&ended.open);
             if !ended.replacement && self.run.cancel.level() == StopLevel::No {
                 return Some(self.replace_worker(ended));
             }
@@ -426,7 +428,7 @@ impl<'r> Coordination<'r> {
 
     fn replace_worker(&mut self, ended: ActiveWorker) -> usize {
         let hosts = ended.task.hosts.iter().filter(|host| ended.open.contains(*host)).cloned().collect();
-        let task = WorkerTask { hosts, ..ended.task };
+        let task = WorkerTask { hosts, replaced: ended.task.replaced + 1, ..ended.task };
         self.insert_worker(ActiveWorker { task, replacement: true, ..ended })
     }
 
@@ -460,9 +462,10 @@ impl<'r> Coordination<'r> {
     }
 
     fn finish_host(&mut self, mut report: HostReport, down: bool) {
-        let earlier = self.journal.list_finished(&report.host);
-        add_earlier_changes(&mut report, &earlier);
+        let (earlier, interrupted) =
+            (self.journal.list_finished(&report.host), self.journal.list_interrupted(&report.host));
         if let Some(plan) = self.hosts.get(&report.host) {
+            add_earlier_changes(&mut report, plan, &earlier, &interrupted);
             restore_places(&mut report, plan);
         }
         // Only the budget, or the user, keeps a worker from starting a host.

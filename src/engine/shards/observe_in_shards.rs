@@ -88,6 +88,7 @@ impl ShardedObservation<'_> {
             WorkerMessage::Recorded { recording } => recorded = Some(recording),
             WorkerMessage::Event { event: Event::ObserveStarted { .. } } => {}
             WorkerMessage::Event { event } => drop(self.events.send(event)),
+            replaced: 0,
             _ => {}
         })
         .await;

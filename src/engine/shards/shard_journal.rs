@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 pub(super) struct ShardJournal {
     running: BTreeMap<HostName, Vec<StepId>>,
     finished: BTreeMap<HostName, Vec<StepReport>>,
+    /// The steps that were running when a worker died.
+    interrupted: BTreeMap<HostName, Vec<StepId>>,
 }
 
 impl ShardJournal {
@@ -46,7 +48,21 @@ impl ShardJournal {
 
     /// Returns the steps of a host that started and have no result.
     pub fn list_started(&self, host: &HostName) -> Vec<StepId> {
-        self.running.get(host).cloned().unwrap_or_default()
+        let lists = [&self.running, &self.interrupted].map(|steps| steps.get(host));
+        lists.into_iter().flatten().flatten().cloned().collect()
+    }
+
+    /// Records that the worker of the hosts died.
+    pub fn note_death<'h>(&mut self, hosts: impl IntoIterator<Item = &'h HostName>) {
+        for host in hosts {
+            let running = self.running.remove(host).unwrap_or_default();
+            self.interrupted.entry(host.clone()).or_default().extend(running);
+        }
+    }
+
+    /// Returns the steps of a host that a worker had started when it died.
+    pub fn list_interrupted(&self, host: &HostName) -> Vec<StepId> {
+        self.interrupted.get(host).cloned().unwrap_or_default()
     }
 
     /// Returns the results of a host's steps.

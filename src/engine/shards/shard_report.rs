@@ -102,13 +102,25 @@ pub(super) fn restore_places(report: &mut HostReport, plan: &HostPlan) {
     }
 }
 
-/// Completes the report of a second worker by the changes of the first one, which the second one found done.
-pub(super) fn add_earlier_changes(report: &mut HostReport, earlier: &[StepReport]) {
+/// Completes the report of a second worker by the changes of the first one, which the second one found done: those that
+/// the first one reported in `earlier`, and planned ones that it had started when it died (`interrupted`).
+pub(super) fn add_earlier_changes(
+    report: &mut HostReport,
+    plan: &HostPlan,
+    earlier: &[StepReport],
+    interrupted: &[StepId],
+) {
     let mut added = false;
-    for step in &mut report.steps {
-        let done = earlier.iter().find(|done| done.id == step.id && done.result == StepResult::Changed);
-        if let (StepResult::AlreadyOk { .. }, Some(done)) = (&step.result, done) {
+    for step in report.steps.iter_mut().filter(|step| matches!(step.result, StepResult::AlreadyOk { .. })) {
+        let reported = earlier.iter().find(|done| done.id == step.id && done.result == StepResult::Changed);
+        let started = || interrupted.contains(&step.id);
+        if let Some(done) = reported {
             *step = done.clone();
+            added = true;
+        } else if let Some(planned) =
+            plan.steps.iter().find(|planned| planned.id == step.id && planned.will_run() && started())
+        {
+            (step.result, step.changes) = (StepResult::Changed, planned.changes.clone());
             added = true;
         }
     }

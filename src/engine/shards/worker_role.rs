@@ -32,6 +32,8 @@ pub struct WorkerRole {
     pub failed: usize,
     /// The order to start no further host.
     pub start: StartOrder,
+    /// How many workers have worked on the hosts in this run before, and died.
+    pub replaced: u32,
     sink: ReportSink,
 }
 
@@ -43,7 +45,12 @@ impl WorkerRole {
         start: StartOrder,
         sink: impl Fn(&HostReport, bool) + Send + Sync + 'static,
     ) -> Self {
-        Self { run, failed, start, sink: Box::new(sink) }
+        Self { run, failed, start, replaced: 0, sink: Box::new(sink) }
+    }
+
+    /// Returns the role of a worker that goes on where as many others died.
+    pub fn after_workers(self, replaced: u32) -> Self {
+        Self { replaced, ..self }
     }
 
     /// Hands over the report of a host that is done.

@@ -31,6 +31,8 @@ pub struct WorkerTask {
     /// What to do with them.
     pub job: WorkerJob,
 }
+    /// How many workers have worked on the hosts in this run before, and died.
+    pub replaced: u32,
 
 /// The settings of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
