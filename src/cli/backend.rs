@@ -7,7 +7,7 @@ use crate::diag::{Diag, DiagList, SourceMap};
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
     AcceptanceReport, ArtifactReport, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, GeneratedUndo,
-    HoldEnd, HoldReport, NoticeQueue, PastDurations, PastHosts, Recording, RunReport, SavedPlan, ShardPlan,
+    HoldEnd, HoldReport, HostKeys, NoticeQueue, PastDurations, PastHosts, Recording, RunReport, SavedPlan, ShardPlan,
     SkippedHost, SlowDiagnosis, UndoSelection,
 };
 use crate::model::{HardwareBoard, HostName};
@@ -110,6 +110,9 @@ pub trait Backend {
 
     /// Returns the raw answers of an observation that recorded them.
     fn build_recording(&self, project: &Self::Project, seen: &Self::HostObservations) -> Recording;
+
+    /// Returns the hosts' keys for digests of secrets, for the coordinator of a worker.
+    fn list_host_keys(&self, seen: &Self::HostObservations) -> HostKeys;
 
     /// Returns the raw answers with machine ids, UUIDs and serial numbers replaced.
     ///

@@ -13,8 +13,8 @@ use crate::config::{self, Project};
 use crate::diag::{Diag, DiagList, SourceMap};
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
-    self, ArtifactReport, CancelSignal, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, JournalEntry,
-    ObservedHosts, PastDurations, Recording, RunOptions, RunReport, SavedPlan, ShardPlan,
+    self, ArtifactReport, CancelSignal, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, HostKeys,
+    JournalEntry, ObservedHosts, PastDurations, Recording, RunOptions, RunReport, SavedPlan, ShardPlan,
 };
 use crate::model::HostName;
 use crate::plan::{Plan, RehearsalReport};
@@ -194,10 +194,12 @@ impl Backend for LibraryBackend {
             let state = &open_store(project, settings);
             let run = EngineRun { project, options: &options, settings, engine, state, events: &events };
             let began = Instant::now();
-            let recording = Arc::new(run.record_hosts(&all, ask).await);
+            let (recording, keys) = run.record_hosts(&all, ask).await;
+            let recording = Arc::new(recording);
             options.replay.observed = Some(recording.clone());
             options.replay.keep = false;
             let mut observed = observe_for_purpose(project, &all, ask, &options, &events).await;
+            observed.add_host_keys(&keys);
             // Without a saved plan the answers are not needed any more, and those of many hosts are large.
             observed.recorded = settings.replay.keep.then_some(recording);
             observed.took = began.elapsed();
@@ -208,6 +210,10 @@ impl Backend for LibraryBackend {
 
     fn build_recording(&self, project: &Project, seen: &ObservedHosts) -> Recording {
         Recording::from_observed(project, seen)
+    }
+
+    fn list_host_keys(&self, seen: &ObservedHosts) -> HostKeys {
+        seen.list_host_keys()
     }
 
     fn build_redacted_recording(&self, project: &Project, seen: &ObservedHosts) -> Result<Recording, String> {

@@ -7,7 +7,7 @@ use super::engine_settings::EngineSettings;
 use super::settings::CliSettings;
 use crate::config::Project;
 use crate::engine::{
-    self, CancelSignal, ObservationKind, ObservedHosts, Recording, RunOptions, RunReport, ShardedApply,
+    self, CancelSignal, HostKeys, ObservationKind, ObservedHosts, Recording, RunOptions, RunReport, ShardedApply,
     ShardedObservation, StopLevel,
 };
 use crate::model::HostName;
@@ -39,8 +39,8 @@ impl EngineRun<'_> {
         ObjectStore::new(&camino::absolute_utf8(&root).unwrap_or(root))
     }
 
-    /// Observes hosts with workers and returns their answers.
-    pub async fn record_hosts(&self, hosts: &[HostName], ask: ObservePurpose) -> Recording {
+    /// Observes hosts with workers and returns their answers and keys.
+    pub async fn record_hosts(&self, hosts: &[HostName], ask: ObservePurpose) -> (Recording, HostKeys) {
         let store = self.open_store(OBSERVER_PREFIX);
         // Without a lock, another run may remove the store; then the observation fails, and says so.
         let _lock = lock_observers(&store);
@@ -51,7 +51,7 @@ impl EngineRun<'_> {
             driver.end_earlier_workers().await;
             let _ = await_workers(&store, &CancelSignal::default()).await;
         }
-        let recording = engine::observe_in_shards(&ShardedObservation {
+        let recorded = engine::observe_in_shards(&ShardedObservation {
             project: self.project,
             hosts,
             kind: match ask {
@@ -69,7 +69,7 @@ impl EngineRun<'_> {
         .await;
         driver.close().await;
         store.remove();
-        recording
+        recorded
     }
 
     async fn open_driver(&self, role: WorkerRoleLabel) -> EngineDriver {

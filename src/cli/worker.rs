@@ -306,7 +306,8 @@ impl<B: Backend> TaskRun<'_, B> {
         let seen = self.observe_hosts(loaded, ask, self.cx.settings).await;
         let recording = self.cx.backend.build_recording(&loaded.0, &seen);
         let recording = self.store.put(&recording).map_err(store_error)?;
-        self.output.write_message(&WorkerMessage::Recorded { recording });
+        let keys = self.cx.backend.list_host_keys(&seen);
+        self.output.write_message(&WorkerMessage::Recorded { recording, keys });
         self.output.write_message(&WorkerMessage::Finished);
         Ok(ExitCode::Done)
     }

@@ -135,10 +135,11 @@ pub use saved_plan::{
     InputArtifact, SAVED_PLAN_RESULT, SAVED_PLAN_VERSION, SavedPlan, SavedPlanOrigin, SavedPlanSelection,
 };
 pub use shards::{
-    CrossHostRefusal, KubernetesDriver, KubernetesDriverError, LocalProcessDriver, ObservationKind, ShardPlan,
-    ShardedApply, ShardedObservation, StartOrder, UnavailableDriver, WORKER_VERSION, WorkerDriver, WorkerEnd,
-    WorkerFuture, WorkerHandle, WorkerJob, WorkerMessage, WorkerOrder, WorkerRole, WorkerSettings, WorkerTask,
-    apply_in_shards, bind_shard_plan, find_cross_host_step, observe_in_shards, report_locked_run, split_into_shards,
+    CrossHostRefusal, HostKeys, KubernetesDriver, KubernetesDriverError, LocalProcessDriver, ObservationKind,
+    ShardPlan, ShardedApply, ShardedObservation, StartOrder, UnavailableDriver, WORKER_VERSION, WorkerDriver,
+    WorkerEnd, WorkerFuture, WorkerHandle, WorkerJob, WorkerMessage, WorkerOrder, WorkerRole, WorkerSettings,
+    WorkerTask, apply_in_shards, bind_shard_plan, find_cross_host_step, observe_in_shards, report_locked_run,
+    split_into_shards,
 };
 pub use undo_journals::read_undo;
 pub use undo_request::{ChangedSteps, GeneratedUndo, UndoRefusal, UndoRequest, UndoScope, UndoSelection};

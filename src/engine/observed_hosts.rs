@@ -4,9 +4,11 @@ use super::cluster_nodes::LazyClusterApi;
 use super::host_session::HostSession;
 use super::recording::Recording;
 use super::run_options::RunOptions;
+use super::shards::HostKeys;
 use crate::config::{ExportedValues, Project, StepExpander};
 use crate::model::{HostName, SecretStore};
 use crate::plan::{self, ChosenHosts, HostExports, MissingCluster, ObservedHost, PlanContext};
+use crate::probe::KEY_LEFT_OUT;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +54,21 @@ impl ObservedHosts {
             api: LazyClusterApi::default(),
             recorded: None,
             links: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the keys of the hosts, as far as they are known.
+    pub fn list_host_keys(&self) -> HostKeys {
+        let known = |seen: &ObservedHost| seen.key.clone().filter(|key| key != KEY_LEFT_OUT);
+        self.seen.iter().filter_map(|seen| Some((seen.host.clone(), known(seen)?))).collect()
+    }
+
+    /// Adds the keys of hosts whose answers come from a recording.
+    pub fn add_host_keys(&mut self, keys: &HostKeys) {
+        for seen in &mut self.seen {
+            if let Some(key) = keys.find_key(&seen.host) {
+                seen.key = Some(key.to_owned());
+            }
         }
     }
 

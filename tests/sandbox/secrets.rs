@@ -78,3 +78,38 @@ fn former_secret_is_shown_by_no_verb() {
     assert_eq!(content(), "token=bravo-222\n");
     lab.nothing_is_left();
 }
+
+/// A recording has no keys of hosts, but the workers tell them to their coordinator: a rotated secret restarts its reader,
+/// and afterwards nothing differs.
+#[test]
+fn rotation_with_workers_restarts_the_reader() {
+    let recipe = "recipe: r\nparams: { s: { type: secret } }\nsteps:\n  \
+        - name: file\n    file: { path: /etc/own, content: \"token={{ params.s }}\\n\" }\n  \
+        - name: unit\n    unit: { name: own.service, content: \"[Service]\\nExecStart=/bin/sleep 4911\\n\" }\n  \
+        - name: run\n    service: { name: own.service, state: running }\n    restart_on: [file]\n";
+    let files = [("inventory.yaml", INVENTORY), ("recipes/r.yaml", recipe), ("token", "alpha-111")];
+    let lab = match Lab::new(Who::all()[0], &files) {
+        Ok(lab) => lab,
+        Err(why) => return eprintln!("skipped: a sandbox: {why}"),
+    };
+    let engine = ["--engine", "local", "--workers", "2"];
+    let with = |verb: &[&str]| says(&lab, &[verb, &engine[..]].concat());
+    let pid = || lab.inside("inventory.yaml", "a", "systemctl show -p MainPID own.service");
+    assert!(with(&["apply", "--yes"]).starts_with("exit 0\n"));
+    let first = pid();
+    assert!(first.trim() != "MainPID=0", "{first}");
+    for verb in [&["plan", "--detailed-exitcode"][..], &["drift"], &["plan", "--detailed-exitcode", "-o", "saved.json"]]
+    {
+        let said = with(verb);
+        assert!(said.starts_with("exit 0\n"), "{said}");
+    }
+    lab.file("token", "bravo-222");
+    let rotated = with(&["apply", "--yes"]);
+    assert!(rotated.starts_with("exit 0\n"), "{rotated}");
+    assert_ne!(pid(), first, "{rotated}");
+    let drift = with(&["drift"]);
+    assert!(drift.starts_with("exit 0\n"), "{drift}");
+    let key = lab.inside("inventory.yaml", "a", "cat /var/lib/forge/key*");
+    let found = lab.shell(&format!("grep -rl '{}' state saved.json | grep -v /sandbox; true", key.trim()));
+    assert_eq!(found, "", "the key is stored in no file: {key}");
+}

@@ -86,6 +86,10 @@ impl Backend for FakeBackend {
         Recording::parse(r#"{"version": 1, "forge": "", "origin": "reconstructed", "hosts": []}"#).unwrap()
     }
 
+    fn list_host_keys(&self, _: &Vec<ObservedHost>) -> crate::engine::HostKeys {
+        crate::engine::HostKeys::default()
+    }
+
     fn build_redacted_recording(&self, project: &(), seen: &Vec<ObservedHost>) -> Result<Recording, String> {
         Ok(self.build_recording(project, seen))
     }

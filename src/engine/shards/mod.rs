@@ -7,6 +7,7 @@
 
 mod apply_in_shards;
 mod cross_host_refusal;
+mod host_keys;
 mod kubernetes_driver;
 mod kubernetes_worker;
 mod local_driver;
@@ -22,6 +23,7 @@ mod worker_task;
 
 pub use apply_in_shards::{ShardedApply, apply_in_shards};
 pub use cross_host_refusal::{CrossHostRefusal, find_cross_host_step};
+pub use host_keys::HostKeys;
 pub use kubernetes_driver::{KubernetesDriver, KubernetesDriverError};
 pub use local_driver::LocalProcessDriver;
 pub use observe_in_shards::{ShardedObservation, observe_in_shards};

@@ -1,5 +1,6 @@
 //! Observes hosts with workers, and merges their recordings.
 
+use super::host_keys::HostKeys;
 use super::run_worker::run_worker;
 use super::split_hosts::split_into_shards;
 use super::worker_driver::{WorkerDriver, WorkerEnd};
@@ -41,26 +42,32 @@ pub struct ShardedObservation<'a> {
     pub events: &'a EventSender,
 }
 
-/// Returns the answers of all hosts. Hosts whose workers died twice are unreachable, with that reason.
-pub async fn observe_in_shards(what: &ShardedObservation<'_>) -> Recording {
+/// Returns the answers and keys of all hosts. Hosts whose workers died twice are unreachable, with that reason.
+pub async fn observe_in_shards(what: &ShardedObservation<'_>) -> (Recording, HostKeys) {
     let machines = what.hosts.iter().filter(|host| !host.is_cluster()).count();
     let _ = what.events.send(Event::ObserveStarted { hosts: machines });
     let shards = split_into_shards(what.project, what.hosts, what.shard_size);
     let work =
         shards.iter().enumerate().map(|(number, shard)| async move { (number, what.observe_shard(shard).await) });
-    let mut parts: Vec<(usize, Recording)> = stream::iter(work).buffer_unordered(what.workers.max(1)).collect().await;
+    let mut parts: Vec<(usize, (Recording, HostKeys))> =
+        stream::iter(work).buffer_unordered(what.workers.max(1)).collect().await;
     parts.sort_by_key(|(number, _)| *number);
-    let parts = parts.into_iter().map(|(number, part)| (format!("shard {number}"), part));
+    let mut keys = HostKeys::default();
+    let parts = parts.into_iter().map(|(number, (part, own_keys))| {
+        keys.add_keys(own_keys);
+        (format!("shard {number}"), part)
+    });
     // Each part has only hosts of its own shard, and a host is in one shard.
-    Recording::merge(parts).ok().flatten().unwrap_or_else(|| Recording::of_hosts(Vec::new()))
+    let recording = Recording::merge(parts).ok().flatten().unwrap_or_else(|| Recording::of_hosts(Vec::new()));
+    (recording, keys)
 }
 
 impl ShardedObservation<'_> {
-    async fn observe_shard(&self, shard: &[HostName]) -> Recording {
+    async fn observe_shard(&self, shard: &[HostName]) -> (Recording, HostKeys) {
         let mut why = String::new();
         for _attempt in 0..2 {
             match self.run_observer(shard).await {
-                Ok(recording) => return recording,
+                Ok(recorded) => return recorded,
                 Err(ended) => why = ended,
             }
         }
@@ -68,10 +75,10 @@ impl ShardedObservation<'_> {
         for host in shard {
             let _ = self.events.send(Event::Unreachable { host: host.clone(), why: reason.clone() });
         }
-        Recording::of_hosts(shard.iter().map(|host| unreachable_host(host, &reason)).collect())
+        (Recording::of_hosts(shard.iter().map(|host| unreachable_host(host, &reason)).collect()), HostKeys::default())
     }
 
-    async fn run_observer(&self, shard: &[HostName]) -> Result<Recording, String> {
+    async fn run_observer(&self, shard: &[HostName]) -> Result<(Recording, HostKeys), String> {
         let task = WorkerTask {
             version: WORKER_VERSION,
             forge: env!("CARGO_PKG_VERSION").to_owned(),
@@ -81,21 +88,21 @@ impl ShardedObservation<'_> {
             settings: self.settings.clone(),
             hosts: shard.to_vec(),
             job: WorkerJob::Observe { kind: self.kind },
+            replaced: 0,
         };
         let (_orders, no_orders) = watch::channel(Vec::new());
         let mut recorded = None;
         let end = run_worker(self.driver, self.store, &task, no_orders, |message| match message {
-            WorkerMessage::Recorded { recording } => recorded = Some(recording),
+            WorkerMessage::Recorded { recording, keys } => recorded = Some((recording, keys)),
             WorkerMessage::Event { event: Event::ObserveStarted { .. } } => {}
             WorkerMessage::Event { event } => drop(self.events.send(event)),
-            replaced: 0,
             _ => {}
         })
         .await;
         match (end, recorded) {
-            (WorkerEnd::Finished, Some(digest)) => {
+            (WorkerEnd::Finished, Some((digest, keys))) => {
                 let recording: Recording = self.store.get(&digest)?;
-                check_recorded_hosts(&recording, shard).map(|()| recording)
+                check_recorded_hosts(&recording, shard).map(|()| (recording, keys))
             }
             (WorkerEnd::Finished, None) => Err("it stored no recording".to_owned()),
             (WorkerEnd::Refused(why) | WorkerEnd::Died(why), _) => Err(why),

@@ -1,5 +1,6 @@
 //! What a coordinator and a worker say to each other. All of it is JSON with a version, since a worker may run in a pod.
 
+use super::host_keys::HostKeys;
 use crate::config::{InputFile, Project};
 use crate::engine::event::Event;
 use crate::model::{DisruptionClass, HostName};
@@ -30,9 +31,9 @@ pub struct WorkerTask {
     pub hosts: Vec<HostName>,
     /// What to do with them.
     pub job: WorkerJob,
-}
     /// How many workers have worked on the hosts in this run before, and died.
     pub replaced: u32,
+}
 
 /// The settings of a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -149,6 +150,9 @@ pub enum WorkerMessage {
     Recorded {
         /// The digest of the recording in the store.
         recording: String,
+        /// The keys of its hosts, which it leaves out.
+        #[serde(default)]
+        keys: HostKeys,
     },
     /// It does not do the task, and nothing was contacted.
     Refused {
