@@ -51,14 +51,19 @@ fn list_all_runs(state: &Utf8Path) -> Result<Vec<RunFolder>, CliError> {
 pub fn find_newest_apply(folders: &[RunFolder]) -> Result<Option<PastRun>, CliError> {
     for folder in folders {
         let run = read_run(folder)?;
-        let hosts = &run.report.hosts;
-        let is_kept_out = hosts.iter().any(|host| host.outcome == HostOutcome::Locked)
-            && hosts.iter().all(|host| matches!(host.outcome, HostOutcome::Locked | HostOutcome::Ok));
-        if run.info.verb == "apply" && !is_kept_out {
+        if is_counted_apply(&run) {
             return Ok(Some(run));
         }
     }
     Ok(None)
+}
+
+/// Reports whether a run is an apply that did not change nothing only because hosts were locked.
+pub fn is_counted_apply(run: &PastRun) -> bool {
+    let hosts = &run.report.hosts;
+    let is_kept_out = hosts.iter().any(|host| host.outcome == HostOutcome::Locked)
+        && hosts.iter().all(|host| matches!(host.outcome, HostOutcome::Locked | HostOutcome::Ok));
+    run.info.verb == "apply" && !is_kept_out
 }
 
 /// Reports whether a text has the form of a run's ID, `20261121T093015-4f2a`: it becomes a path on hosts.

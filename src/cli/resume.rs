@@ -12,18 +12,20 @@ use super::{apply, apply_saved, past_runs, saved_plan};
 use crate::config::RecipeStep;
 use crate::engine::{PastRun, SavedPlan};
 use crate::graph::DependencyKind;
-use crate::model::{ExitCode, StepScope};
+use crate::model::{ExitCode, HostName, StepScope};
 use crate::view::progress::ProgressDetail;
 use crate::view::{escape, format_count};
 use camino::{Utf8Path, Utf8PathBuf};
+use std::collections::BTreeSet;
 use std::io::Write;
 
 /// Resume a run on the hosts that it did not finish
 ///
 /// Plans again for the hosts of the run that failed, were unreachable, were not started, or did not reach the declared
 /// state for another reason; shows the plan, asks for confirmation, applies and verifies it. Without RUN: the newest apply
-/// of this cluster in the history of this machine. `--on` limits the hosts further. The run may have been stopped, killed
-/// or have failed. forge waits for steps that are still running on a host.
+/// of this cluster in the history of this machine, or, if it left nothing, the newest one that left hosts which no later
+/// one included. `--on` limits the hosts further. The run may have been stopped, killed or have failed. forge waits for
+/// steps that are still running on a host.
 ///
 /// If the run applied a saved plan whose file and inputs are unchanged, that plan is applied again: hosts that it has
 /// finished do not change. With `--step` or `--skip`, or if it does not hold any more, a new plan is made and shown.
@@ -61,13 +63,81 @@ pub fn run_resume<B: Backend>(cx: &VerbContext<'_, B>, args: &ResumeArgs) -> Ver
     let unfinished = run.report.hosts.iter().filter(|host| host.is_unfinished()).count();
     if unfinished == 0 {
         print_note(cx, &format!("nothing to resume: run {id} finished on {}", format_count(all, "host")));
-        return show_finished_run(&cx.output_for(&target), &run);
+        return match find_left_hosts(cx, args, &target.path, &run)? {
+            Some((left, hosts)) => resume_left_hosts(cx, args, &target.path, &left, &hosts),
+            None => show_finished_run(&cx.output_for(&target), &run),
+        };
     }
     print_note(cx, &format!("resuming run {id}: {unfinished} of {} unfinished", format_count(all, "host")));
-    if let Some(ending) = resume_saved_plan(cx, args, &run) {
+    resume_run(cx, args, &target.path, &run)
+}
+
+/// Finds what an earlier apply did not finish on hosts that no later one included, as after `resume --on HOST`. Only the
+/// newest such run counts, and only if the user named no run.
+fn find_left_hosts<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    args: &ResumeArgs,
+    inventory: &Utf8Path,
+    newest: &PastRun,
+) -> Result<Option<(PastRun, Vec<HostName>)>, CliError> {
+    let Some(hosts) = list_inventory_hosts(cx, inventory).filter(|_| args.run.is_none()) else { return Ok(None) };
+    let mut open: BTreeSet<HostName> = hosts;
+    let exclude = |open: &mut BTreeSet<HostName>, run: &PastRun| {
+        open.retain(|host| run.report.hosts.iter().all(|done| done.host != *host));
+    };
+    exclude(&mut open, newest);
+    for folder in past_runs::list_cluster_runs(cx, inventory)?.iter().filter(|folder| folder.run < newest.info.run) {
+        if open.is_empty() {
+            break;
+        }
+        let run = past_runs::read_run(folder)?;
+        if !past_runs::is_counted_apply(&run) || run.active {
+            continue;
+        }
+        let left = run.report.hosts.iter().filter(|host| open.contains(&host.host) && host.is_unfinished());
+        let left: Vec<HostName> = left.map(|host| host.host.clone()).collect();
+        if !left.is_empty() {
+            return Ok(Some((run, left)));
+        }
+        exclude(&mut open, &run);
+    }
+    Ok(None)
+}
+
+/// Returns the hosts of the inventory; `None` if it has errors, which are left to the verb that needs it.
+fn list_inventory_hosts<B: Backend>(cx: &VerbContext<'_, B>, inventory: &Utf8Path) -> Option<BTreeSet<HostName>> {
+    let project = load_without_secrets(cx, inventory)?;
+    Some(cx.backend.project(&project).hosts.keys().cloned().collect())
+}
+
+fn resume_left_hosts<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    args: &ResumeArgs,
+    inventory: &Utf8Path,
+    run: &PastRun,
+    hosts: &[HostName],
+) -> VerbResult {
+    let (id, count) = (&run.info.run, format_count(hosts.len(), "host"));
+    print_note(cx, &format!("resuming run {id}: {count} unfinished, and in no later run"));
+    if cx.settings.on.is_some() || depends_on_other_hosts(cx, inventory, run) {
+        return resume_run(cx, args, inventory, run);
+    }
+    // Not those of the run that a later one finished.
+    let names: Vec<&str> = hosts.iter().map(HostName::as_str).collect();
+    let settings = cx.settings.with_selection(&names.join(","));
+    resume_run(&cx.with_settings(&settings), args, inventory, run)
+}
+
+fn resume_run<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    args: &ResumeArgs,
+    inventory: &Utf8Path,
+    run: &PastRun,
+) -> VerbResult {
+    if let Some(ending) = resume_saved_plan(cx, args, run) {
         return ending;
     }
-    if cx.settings.on.is_none() && depends_on_other_hosts(cx, &target.path, &run) {
+    if cx.settings.on.is_none() && depends_on_other_hosts(cx, inventory, run) {
         print_note(cx, "steps there depend on other hosts: all hosts of the run are planned");
         let names: Vec<&str> = run.report.hosts.iter().map(|host| host.host.as_str()).collect();
         let settings = cx.settings.with_selection(&names.join(","));
@@ -75,17 +145,14 @@ pub fn run_resume<B: Backend>(cx: &VerbContext<'_, B>, args: &ResumeArgs) -> Ver
     }
     let on = cx.settings.on.as_ref().map_or_else(|| UNFINISHED.to_owned(), |on| format!("{on}:&{UNFINISHED}"));
     let mut settings = cx.settings.clone();
-    (settings.on, settings.past_run) = (Some(on), Some(id.clone()));
+    (settings.on, settings.past_run) = (Some(on), Some(run.info.run.clone()));
     apply::run_apply(&cx.with_settings(&settings), &build_apply_args(args, None))
 }
 
 /// Reports whether a step of the unfinished hosts runs on one host for all, waits for other hosts, or reads their exported
 /// values: a plan of some hosts cannot know the state of the others. Errors of the inventory are left to the apply.
 fn depends_on_other_hosts<B: Backend>(cx: &VerbContext<'_, B>, inventory: &Utf8Path, run: &PastRun) -> bool {
-    // The programs of secrets run once per verb, for the apply.
-    let mut settings = cx.settings.clone();
-    settings.secrets = SecretNeed::No;
-    let Some(project) = cx.backend.load_project(inventory, &settings).0 else { return false };
+    let Some(project) = load_without_secrets(cx, inventory) else { return false };
     let project = cx.backend.project(&project);
     let is_shared = |recipe: &str, step: &RecipeStep| {
         let index = project.graph.find_step(recipe, &step.name);
@@ -96,6 +163,13 @@ fn depends_on_other_hosts<B: Backend>(cx: &VerbContext<'_, B>, inventory: &Utf8P
     let open = run.report.hosts.iter().filter(|host| host.is_unfinished());
     let instances = open.filter_map(|host| project.instances.get(&host.host)).flatten();
     instances.into_iter().any(|own| own.recipe.steps.iter().any(|step| is_shared(&own.recipe.name, step)))
+}
+
+/// Loads the inventory. The programs of secrets run once per verb, for the apply.
+fn load_without_secrets<B: Backend>(cx: &VerbContext<'_, B>, inventory: &Utf8Path) -> Option<B::Project> {
+    let mut settings = cx.settings.clone();
+    settings.secrets = SecretNeed::No;
+    cx.backend.load_project(inventory, &settings).0
 }
 
 fn print_note<B>(cx: &VerbContext<'_, B>, text: &str) {

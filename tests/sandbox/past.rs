@@ -33,6 +33,27 @@ fn hosts_are_selected_by_their_outcome_in_the_last_run() {
     lab.nothing_is_left();
 }
 
+/// A resume of one host does not hide what the run before it left on another.
+#[test]
+fn resume_of_one_host_leaves_the_others_to_the_next_resume() {
+    let lab = match Lab::new(Who::all()[0], &[("inventory.yaml", ONE), ("recipes/r.yaml", RECIPE)]) {
+        Ok(lab) => lab,
+        Err(why) => return eprintln!("skipped: a sandbox: {why}"),
+    };
+    let both = |code: &str| ["a", "b"].map(|host| lab.inside("inventory.yaml", host, code));
+    both("touch /etc/broken");
+    assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 3\n"));
+    both("rm /etc/broken");
+    assert!(lab.forge(&["resume", "--on", "b", "--yes"]).starts_with("exit 0\n"));
+    assert_eq!(both("cat /etc/lab 2>/dev/null"), ["", "x\n"]);
+    let rest = lab.shell("forge resume --yes; echo exit $?");
+    assert!(rest.contains("exit 0") && rest.contains("1 host unfinished, and in no later run"), "{rest}");
+    assert_eq!(both("cat /etc/lab"), ["x\n", "x\n"], "{rest}");
+    let done = lab.shell("forge resume --yes; echo exit $?");
+    assert!(done.contains("exit 0") && done.contains("nothing to resume") && !done.contains("resuming"), "{done}");
+    lab.nothing_is_left();
+}
+
 #[test]
 fn hosts_that_a_killed_run_did_not_reach_are_unfinished() {
     const SLOW: &str = "recipe: r
