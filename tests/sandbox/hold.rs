@@ -46,6 +46,41 @@ fn host_on_hold_is_left_alone_until_it_is_released() {
     });
 }
 
+/// The second host waits for the window of the first one when it is put on hold. What it did before its window stays.
+#[test]
+fn host_that_waits_for_its_window_is_not_taken_out_of_service() {
+    let recipe = "recipe: r\nsteps:\n  - { name: early, file: { path: /etc/early, content: x } }\n  \
+        - name: heavy\n    disruption: D2\n    command:\n      check: test -e /etc/heavy\n      \
+        apply: 'touch /etc/begun; until test -e /etc/go; do sleep 0.1; done; touch /etc/heavy'\n";
+    let inventory = format!("{ONE}rollout: {{ max_unavailable: 1 }}\n");
+    let lab = match Lab::new(Who::all()[0], &[("inventory.yaml", &inventory), ("recipes/r.yaml", recipe)]) {
+        Ok(lab) => lab,
+        Err(why) => return eprintln!("skipped: a sandbox: {why}"),
+    };
+    let inside = |host: &str, code: &str| lab.inside("inventory.yaml", host, code);
+    let run = lab.start(&["apply", "--yes"]);
+    let waits =
+        || inside("a", "ls /etc/begun 2>&-").contains("begun") && inside("b", "ls /etc/early 2>&-").contains("early");
+    let waited = (0..300).any(|_| {
+        waits() || {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            false
+        }
+    });
+    assert!(waited);
+    let hold = lab.forge(&["hold", "b", "--why", "ticket 8"]);
+    assert!(hold.starts_with("exit 0\n"), "{hold}");
+    inside("a", "touch /etc/go");
+    let said = without_time(&run.finish());
+    assert!(said.starts_with("exit 10\n") && said.contains("on hold by ME since TIME: ticket 8"), "{said}");
+    assert_eq!(inside("a", "ls /etc/heavy"), "/etc/heavy\n", "{said}");
+    assert_eq!(inside("b", "ls /etc/begun /var/lib/forge/window.json 2>&-"), "", "{said}");
+    lab.forge(&["release", "b"]);
+    inside("b", "touch /etc/go");
+    assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 0\n"));
+    lab.nothing_is_left();
+}
+
 /// A path that cannot hold the note leaves the host alone, and nothing is called done.
 #[test]
 fn hold_that_cannot_be_written_fails_and_the_host_is_left_alone() {

@@ -4,7 +4,7 @@ use super::device_holders::DeviceHolderCheck;
 use super::kubernetes_drain::KubernetesDrain;
 use super::own_script::{STOP_UNITS_LIMIT, run_own_script};
 use super::slurm_drain::SlurmDrain;
-use super::window_checks::check_packages_offered;
+use super::window_checks::{check_not_on_hold, check_packages_offered};
 use super::window_node::NodeDrainRun;
 use super::window_purpose::WindowPurpose;
 use super::window_refusal::WindowRefusal;
@@ -67,6 +67,7 @@ impl<'r> HostService<'r> {
     }
 
     async fn drain_and_stop(&mut self, work: &mut HostWork<'_>, window: &HostWindow) -> Result<(), WindowRefusal> {
+        check_not_on_hold(work).await?;
         check_packages_offered(work, window).await?;
         // Holders of devices are reported before the node is drained, unless forge waits for them. Pods leave when the
         // node is drained.

@@ -4,11 +4,12 @@ use super::own_script::run_own_script;
 use super::window_refusal::{BlockedStep, WindowRefusal};
 use super::window_scripts;
 use crate::engine::event::StepResult;
+use crate::engine::host_session::SHORT_SCRIPT_LIMIT;
 use crate::engine::host_work::HostWork;
 use crate::engine::report::StepReport;
 use crate::model::{StepId, StepScope, StepVerdict};
-use crate::plan::{self, HostWindow, PackageListsAge, StepStage};
-use crate::probe::{Probe, ProbeReading};
+use crate::plan::{self, HostHold, HostWindow, PackageListsAge, StepStage};
+use crate::probe::{HoldMark, Probe, ProbeReading};
 use crate::resource::{PackageListing, kind_traits, update_package_lists};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -98,6 +99,16 @@ pub(super) fn check_no_failed_step(work: &HostWork<'_>, what: &str) -> Result<()
 pub(super) fn check_no_other_window(work: &HostWork<'_>) -> Result<(), WindowRefusal> {
     match plan::find_other_window(work.view.seen(), &work.run.project.cluster) {
         Some(other) => Err(WindowRefusal::Busy(other.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// Checks that nobody has put the host on hold since the run began there: it may have waited for hours.
+pub(super) async fn check_not_on_hold(work: &mut HostWork<'_>) -> Result<(), WindowRefusal> {
+    let printed = run_own_script(work, window_scripts::build_hold_script(), SHORT_SCRIPT_LIMIT).await?;
+    let mark = printed.split_once('\n').map(|(now, text)| HoldMark { text: text.into(), now: now.parse().ok() });
+    match mark.as_ref().and_then(HostHold::from_mark) {
+        Some(hold) => Err(WindowRefusal::Held(hold.describe())),
         None => Ok(()),
     }
 }

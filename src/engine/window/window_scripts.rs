@@ -1,6 +1,6 @@
 //! The scripts that open and close a window and reboot a host.
 
-use crate::plan::WINDOW_MARK;
+use crate::plan::{HOLD_MARK, WINDOW_MARK};
 use crate::probe::{NEXT_KERNEL, Probe};
 use crate::script::ShellFragment;
 
@@ -62,6 +62,12 @@ forge_start() {
 pub fn build_start_script(units: &[String]) -> ShellFragment {
     let start = ShellFragment::new().code(START_FUNCTION);
     units.iter().fold(start, |script, unit| script.code("forge_start ").word(unit).code("\n"))
+}
+
+/// Returns the script that prints the host's clock and the mark of a hold, if it has one.
+pub fn build_hold_script() -> ShellFragment {
+    let mark = ShellFragment::new().code("set --").word(HOLD_MARK).code("\n");
+    mark.code("[ ! -e \"$1\" ] && [ ! -L \"$1\" ] || { date +%s; [ ! -f \"$1\" ] || cat -- \"$1\"; }\n")
 }
 
 /// Returns the script that marks a window as closed.
