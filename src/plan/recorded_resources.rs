@@ -4,9 +4,9 @@ use super::host_context::HostContext;
 use super::model::StepPlan;
 use super::record_identity::read_record_identity;
 use super::removal_record::{is_kept_record, is_removal_record};
-use crate::model::{FormerIdentity, RecordIdentity, SecretStore, StepId, Value};
+use crate::model::{FormerIdentity, RecordIdentity, SecretStore, StepId, Value, list_directories, resolve_directories};
 use crate::object::{NodeMark, NodeMarkChanges, ObjectId, ObjectState};
-use crate::probe::{PathState, Probe, ProbeReading, UserState};
+use crate::probe::{Observation, PathState, Probe, ProbeReading, UserState};
 use crate::resource::{AttributeChange, ChangeAspect, Resource, kind_traits};
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -118,9 +118,13 @@ impl RecordedResource {
     pub fn is_orphaned(&self, case: &HostContext<'_>, all: &[RecordedResource], owned: &OwnedClaims) -> bool {
         let Some(identity) = &self.identity else { return false };
         let later = |claim: &RecordedClaim| all.iter().any(|memory| memory.supersedes_claim(self, claim));
-        let told = |claim: &RecordedClaim| owned.wholes.contains(claim) || is_claim_gone(case, claim) || later(claim);
-        !identity.part_of.iter().any(told)
-            && !identity.claims.iter().all(|claim| owned.parts.contains(claim) || told(claim))
+        let is_left = |owns: &dyn Fn(&BTreeSet<RecordedClaim>, &RecordedClaim) -> bool| {
+            let told = |claim: &RecordedClaim| owns(&owned.wholes, claim) || is_claim_gone(case, claim) || later(claim);
+            !identity.part_of.iter().any(told)
+                && !identity.claims.iter().all(|claim| owns(&owned.parts, claim) || told(claim))
+        };
+        // Usually it is owned by its own name, and then the paths of all declared resources need not be compared.
+        is_left(&BTreeSet::contains) && is_left(&|claims, claim| contains_place(claims, &case.seen.observation, claim))
     }
 
     /// Returns whether this was recorded about the same resource after `other`: then this record applies.
@@ -146,6 +150,16 @@ impl OwnedClaims {
         self.parts.extend(identity.part_of.iter().cloned());
     }
 
+    /// Returns the probes that show whether a resource and a declared one are the same, reached through different links.
+    pub fn list_link_probes(&self, memory: &RecordedResource) -> BTreeSet<Probe> {
+        let claims = memory.identity.iter().flat_map(|identity| identity.claims.iter().chain(&identity.part_of));
+        let pairs = claims.flat_map(|claim| {
+            let owned = [&self.wholes, &self.parts].into_iter().flat_map(|owned| list_namesakes(owned, claim));
+            owned.flat_map(|path| list_directories(path).chain(list_directories(&claim.1)))
+        });
+        pairs.map(build_path_probe).collect()
+    }
+
     /// Adds what the steps of a plan remove as members of a group of resources: packages of another driver branch.
     pub fn add_removed_members(&mut self, steps: &[StepPlan]) {
         let changes = steps.iter().filter(|step| step.will_run()).flat_map(|step| {
@@ -157,6 +171,35 @@ impl OwnedClaims {
         };
         self.wholes.extend(changes.filter_map(claim));
     }
+}
+
+/// Returns whether `claims` contain a claim, or one whose path leads to the same place through links of the host.
+fn contains_place(claims: &BTreeSet<RecordedClaim>, seen: &Observation, claim: &RecordedClaim) -> bool {
+    let resolve = |path: &str| resolve_directories(path, |directory| find_link_target(seen, directory));
+    claims.contains(claim) || list_namesakes(claims, claim).any(|path| resolve(path) == resolve(&claim.1))
+}
+
+/// Returns the other paths in `claims` whose last component is that of a claimed path.
+fn list_namesakes<'c>(claims: &'c BTreeSet<RecordedClaim>, claim: &RecordedClaim) -> impl Iterator<Item = &'c str> {
+    let own = file_name(claim).map(str::to_owned);
+    let is_namesake = move |other: &&RecordedClaim| own.is_some() && file_name(other) == own.as_deref();
+    let path = claim.1.clone();
+    claims.iter().filter(is_namesake).map(|other| other.1.as_str()).filter(move |other| *other != path)
+}
+
+fn file_name((claimed, path): &RecordedClaim) -> Option<&str> {
+    path.rsplit_once('/').filter(|_| claimed == "path").map(|(_, name)| name)
+}
+
+fn find_link_target(seen: &Observation, path: &str) -> Option<String> {
+    match seen.get(&build_path_probe(path)).ok()? {
+        ProbeReading::Path(PathState::Present(info)) => Some(info.target.as_ref()?.raw().to_owned()),
+        _ => None,
+    }
+}
+
+fn build_path_probe(path: &str) -> Probe {
+    Probe::Path { path: path.to_owned(), want: None }
 }
 
 /// Returns whether the host reported that a resource does not exist. Without a probe the answer is false.
@@ -197,7 +240,7 @@ fn is_reading_absent(reading: &ProbeReading) -> bool {
 /// Several kinds claim paths and objects; other claims belong to one kind, which builds their probe.
 fn build_claim_probe((claimed, name): &RecordedClaim) -> Option<Probe> {
     match claimed.as_str() {
-        "path" => Some(Probe::Path { path: name.clone(), want: None }),
+        "path" => Some(build_path_probe(name)),
         "object" => Some(ObjectId::from_claim(name)?.to_probe()),
         kind => kind_traits(kind).claim_probe?(name),
     }

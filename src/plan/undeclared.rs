@@ -114,26 +114,31 @@ pub(super) fn list_undeclared(
         kind: memory.kind.as_str().into(),
         title: memory.title.as_str().into(),
     };
-    list_orphaned_resources(case, turns, steps).iter().map(told).collect()
+    list_orphaned_resources(case, turns, steps).0.iter().map(told).collect()
 }
 
-/// Returns the probes that show whether resources that are not declared any more still exist.
+/// Returns the probes that show whether resources that are not declared any more still exist, and whether a declared path
+/// leads to one of them through links.
 pub(super) fn list_undeclared_probes(case: &HostContext<'_>, turns: &[StepInstance<'_>]) -> BTreeSet<Probe> {
-    recorded_resources::list_claim_probes(list_orphaned_resources(case, turns, &[]).iter())
+    let (orphaned, owned) = list_orphaned_resources(case, turns, &[]);
+    let links = orphaned.iter().flat_map(|memory| owned.list_link_probes(memory));
+    recorded_resources::list_claim_probes(orphaned.iter()).into_iter().chain(links).collect()
 }
 
+/// Returns the resources that are not declared any more, and those that are declared.
 fn list_orphaned_resources(
     case: &HostContext<'_>,
     turns: &[StepInstance<'_>],
     steps: &[StepPlan],
-) -> Vec<RecordedResource> {
+) -> (Vec<RecordedResource>, OwnedClaims) {
     if case.seen.records.is_empty() || case.ground.project.generated {
-        return Vec::new();
+        return <_>::default();
     }
     let (mut declared, all) = (DeclaredClaims::from_context(case), list_recorded_resources(case));
     declared.owned.add_removed_members(steps);
     let gone = |memory: &&RecordedResource| !memory.removed && is_undeclared(case, turns, memory, &declared, &all);
-    all.iter().filter(gone).cloned().collect()
+    let orphaned = all.iter().filter(gone).cloned().collect();
+    (orphaned, declared.owned)
 }
 
 fn is_undeclared(

@@ -59,6 +59,22 @@ fn changed_path_reports_the_old_file_until_it_is_removed() {
     assert_eq!(run_again(&stage), NOTHING, "the host says that it is gone");
 }
 
+/// On Debian, `/var/run` is a link to `/run`.
+#[test]
+fn same_file_through_a_link_is_no_leftover() {
+    for (before, after) in [("real/one", "alias/one"), ("alias/one", "real/one")] {
+        let stage = SimulatedProject::new(1, APPLY, &[("base", &format!("steps:\n{}", file_step("page", before)))]);
+        stage.create_host_file("n1", "real/other");
+        std::os::unix::fs::symlink("real", stage.host_root("n1").join("alias")).unwrap();
+        assert_eq!(stage.run_once().exit_code(), 0);
+        assert_eq!(plan_leftovers(&stage, &file_step("page", after)), NOTHING, "{before}");
+        assert_eq!(run_again(&stage), NOTHING, "{before}");
+        let moved = plan_leftovers(&stage, &file_step("page", "real/two"));
+        assert_eq!(moved, [format!("base/page: file {after}")]);
+        assert_eq!(plan_leftovers(&stage, &file_step("page", "other/one")).len(), 2, "another folder");
+    }
+}
+
 #[test]
 fn step_redeclared_as_a_removal_clears_its_leftover() {
     let stage = leftover_project(&(file_step("page", "one") + &file_step("other", "two")));
