@@ -3,8 +3,9 @@
 use super::expand::{ClaimKey, ExpandedStep, ExpansionState, StepExpander};
 use super::{Host, RecipeInstance, RecipeStep};
 use crate::diag::{Diag, DiagCode, DiagList, Span};
-use crate::model::{StepId, Value};
+use crate::model::{StepId, Value, list_directories, resolve_directories};
 use crate::resource::DeclaredMembership;
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -25,9 +26,11 @@ pub struct StepConflict {
     other: (Span, &'static str),
 }
 
-/// All claims of the steps of one host.
+/// All claims of the steps of one host. Paths are without the links of their directories.
 #[derive(Default)]
 struct HostClaims {
+    /// The links that steps declare, with their targets.
+    links: HashMap<String, String>,
     whole: HashMap<ClaimKey, StepClaim>,
     /// Claims on parts of a resource; of several parts, only the first.
     parts: HashMap<ClaimKey, StepClaim>,
@@ -40,6 +43,8 @@ struct HostClaims {
 struct StepClaim {
     step: StepId,
     span: Span,
+    /// The kind and name of the resource as the step names it.
+    key: ClaimKey,
     desired: Value,
     open: &'static [&'static str],
     absent: bool,
@@ -62,8 +67,8 @@ impl ConflictFinder {
 
     /// Compares the claims of all steps of one host.
     pub fn check_host(&self, host: &Host, turns: &[(&Arc<RecipeStep>, Arc<[ExpandedStep]>)], diags: &mut DiagList) {
-        let mut claims = HostClaims::default();
         let own = turns.iter().flat_map(|(step, turns)| turns.iter().map(move |turn| (*step, turn)));
+        let mut claims = HostClaims::with_links(own.clone().map(|(_, turn)| turn));
         for conflict in own.flat_map(|(step, turn)| claims.add_step(step, turn)) {
             diags.push(conflict.into_diag(host));
         }
@@ -77,21 +82,24 @@ pub fn find_conflicts_by_facts(turns: &[(&RecipeStep, &ExpandedStep)]) -> Vec<St
     if !turns.iter().any(|(step, turn)| depends(step, turn)) {
         return Vec::new();
     }
-    let mut seen: HashMap<&ClaimKey, bool> = HashMap::with_capacity(2 * turns.len());
-    let mut shared: HashSet<&ClaimKey> = HashSet::new();
+    let mut claims = HostClaims::with_links(turns.iter().map(|(_, turn)| *turn));
+    let mut seen: HashMap<Cow<'_, ClaimKey>, bool> = HashMap::with_capacity(2 * turns.len());
+    let mut shared: HashSet<Cow<'_, ClaimKey>> = HashSet::new();
     for (step, turn) in turns {
         let by_facts = depends(step, turn);
-        for key in turn.claim_keys() {
-            match seen.insert(key, by_facts) {
+        for key in turn.claim_keys().iter().map(|key| claims.resolve_key(key)) {
+            match seen.insert(key.clone(), by_facts) {
                 Some(other) if by_facts || other => drop(shared.insert(key)),
                 _ => {}
             }
         }
     }
-    let is_shared = |turn: &ExpandedStep| turn.claim_keys().iter().any(|key| shared.contains(key));
-    let mut claims = HostClaims::default();
-    let own = turns.iter().filter(|(_, turn)| is_shared(turn) || find_membership(turn).is_some());
-    own.flat_map(|(step, turn)| claims.add_step(step, turn)).collect()
+    let is_shared = |claims: &HostClaims, turn: &ExpandedStep| {
+        turn.claim_keys().iter().any(|key| shared.contains(&claims.resolve_key(key)))
+    };
+    let own: Vec<_> =
+        turns.iter().filter(|(_, turn)| is_shared(&claims, turn) || find_membership(turn).is_some()).collect();
+    own.into_iter().flat_map(|(step, turn)| claims.add_step(step, turn)).collect()
 }
 
 fn find_membership(turn: &ExpandedStep) -> Option<DeclaredMembership> {
@@ -102,6 +110,19 @@ fn find_membership(turn: &ExpandedStep) -> Option<DeclaredMembership> {
 }
 
 impl StepClaim {
+    /// Returns the claim on one resource, which the step names `named`. `key` replaces its name in the declaration, so that
+    /// two names of one file make no difference.
+    fn with_key(&self, named: ClaimKey, key: &ClaimKey) -> Self {
+        let mut own = Self { key: named, ..self.clone() };
+        if own.key != *key
+            && let Value::Object(fields) = &mut own.desired
+        {
+            let names = fields.values_mut().filter(|value| value.as_str() == Some(&own.key.1));
+            names.for_each(|value| *value = Value::from(key.1.as_str()));
+        }
+        own
+    }
+
     /// Returns whether the claim removes the resource.
     fn is_removal(&self) -> bool {
         self.absent || self.desired["absent"] == true
@@ -134,35 +155,84 @@ pub fn values_contradict(one: &Value, other: &Value, open: &[&str]) -> bool {
     }
 }
 
+/// Links of all supported distributions.
+const DISTRIBUTION_LINKS: [(&str, &str); 6] = [
+    ("/var/run", "/run"),
+    ("/var/lock", "/run/lock"),
+    ("/bin", "/usr/bin"),
+    ("/sbin", "/usr/sbin"),
+    ("/lib", "/usr/lib"),
+    ("/lib64", "/usr/lib64"),
+];
+
 impl HostClaims {
+    /// Returns no claims, and the links that these steps declare.
+    fn with_links<'s>(turns: impl Iterator<Item = &'s ExpandedStep>) -> Self {
+        let declared = turns.filter_map(|turn| match &turn.state {
+            ExpansionState::Resource(resource) => {
+                resource.declared_link().map(|(path, target)| (path.to_owned(), target.to_owned()))
+            }
+            _ => None,
+        });
+        Self { links: declared.collect(), ..Self::default() }
+    }
+
+    /// Returns a path without the links that are known. Few paths lead through one.
+    fn resolve_path<'p>(&self, path: &'p str) -> Cow<'p, str> {
+        let find_target = |path: &str| {
+            let known = || DISTRIBUTION_LINKS.iter().find(|(link, _)| *link == path).map(|(_, target)| *target);
+            self.links.get(path).map(String::as_str).or_else(known)
+        };
+        if list_directories(path).all(|directory| find_target(directory).is_none()) {
+            return Cow::Borrowed(path);
+        }
+        Cow::Owned(resolve_directories(path, |path| find_target(path).map(str::to_owned)))
+    }
+
+    /// Returns the key of a claim that is the same for all paths to one file.
+    fn resolve_key<'k>(&self, key: &'k ClaimKey) -> Cow<'k, ClaimKey> {
+        match key {
+            ("path", path) => match self.resolve_path(path) {
+                Cow::Borrowed(_) => Cow::Borrowed(key),
+                Cow::Owned(path) => Cow::Owned(("path", path)),
+            },
+            _ => Cow::Borrowed(key),
+        }
+    }
+
     /// Adds the claims of a step, and returns their conflicts with those of earlier steps.
     fn add_step(&mut self, step: &RecipeStep, turn: &ExpandedStep) -> Vec<StepConflict> {
         let ExpansionState::Resource(resource) = &turn.state else { return Vec::new() };
         let own = StepClaim {
             step: turn.id.clone(),
             span: step.span,
+            key: <_>::default(),
             desired: resource.claimed_value(),
             open: resource.open_fields(),
             absent: turn.absent,
         };
         let mut found = self.find_removed_paths(&own, &resource.removed_trees());
-        for key in resource.exclusive_claims() {
+        for named in resource.exclusive_claims() {
+            let key = self.resolve_key(&named).into_owned();
+            let own = own.with_key(named, &key);
             found.extend(self.find_removing_step(&key, &own));
             match self.whole.get(&key) {
-                Some(first) if first.contradicts(&own, key.0) => found.push(build_conflict(&key, first, &own)),
+                Some(first) if first.contradicts(&own, key.0) => found.push(build_conflict(first, &own)),
                 _ => {}
             }
             if let Some(part) = self.parts.get(&key).filter(|part| !(part.is_removal() && own.is_removal())) {
-                found.push(build_overlap(&key, part, &own, own.span));
+                found.push(build_overlap(part, &own, own.span));
             }
-            self.whole.entry(key).or_insert_with(|| own.clone());
+            self.whole.entry(key).or_insert(own);
         }
-        for key in resource.shared_claims() {
+        for named in resource.shared_claims() {
+            let key = self.resolve_key(&named).into_owned();
+            let own = own.with_key(named, &key);
             found.extend(self.find_removing_step(&key, &own));
             if let Some(whole) = self.whole.get(&key).filter(|whole| !(whole.is_removal() && own.is_removal())) {
-                found.push(build_overlap(&key, &own, whole, own.span));
+                found.push(build_overlap(&own, whole, own.span));
             }
-            self.parts.entry(key).or_insert_with(|| own.clone());
+            self.parts.entry(key).or_insert(own);
         }
         if let Some(declared) = resource.declared_membership() {
             let span = step.field_node(declared.field()).map_or(step.span, |node| node.span);
@@ -178,19 +248,21 @@ impl HostClaims {
     fn find_removed_paths(&mut self, own: &StepClaim, trees: &[String]) -> Vec<StepConflict> {
         let mut found = Vec::new();
         for tree in trees {
-            let inside = |(key, claim): &(&ClaimKey, &StepClaim)| is_kept_inside(key, claim, tree);
+            let place = self.resolve_path(tree).into_owned();
+            let inside = |(key, claim): &(&ClaimKey, &StepClaim)| is_kept_inside(key, claim, &place);
             let mut kept: Vec<_> = self.whole.iter().chain(&self.parts).filter(inside).collect();
             kept.sort_by_key(|(key, _)| *key);
-            found.extend(kept.first().map(|(key, first)| build_removal(key, first, tree, own, own.span)));
-            self.removed_trees.push((tree.clone(), own.clone()));
+            let own = StepClaim { key: ("path", tree.clone()), ..own.clone() };
+            found.extend(kept.first().map(|(_, first)| build_removal(first, &own, own.span)));
+            self.removed_trees.push((place, own));
         }
         found
     }
 
     /// Returns the conflict with an earlier step that removes the directory of what a step declares.
     fn find_removing_step(&self, key: &ClaimKey, own: &StepClaim) -> Option<StepConflict> {
-        let (tree, removing) = self.removed_trees.iter().find(|(tree, _)| is_kept_inside(key, own, tree))?;
-        Some(build_removal(key, own, tree, removing, own.span))
+        let (_, removing) = self.removed_trees.iter().find(|(tree, _)| is_kept_inside(key, own, tree))?;
+        Some(build_removal(own, removing, own.span))
     }
 }
 
@@ -202,18 +274,17 @@ fn is_kept_inside((kind, path): &ClaimKey, claim: &StepClaim, tree: &str) -> boo
 
 /// Reports a directory that one step removes with what another declares in it. `later` is the place of the claim that was
 /// read second.
-fn build_removal(
-    (_, path): &ClaimKey,
-    kept: &StepClaim,
-    tree: &str,
-    removing: &StepClaim,
-    later: Span,
-) -> StepConflict {
+fn build_removal(kept: &StepClaim, removing: &StepClaim, later: Span) -> StepConflict {
     let other = if kept.span == later { removing.span } else { kept.span };
+    let ((_, path), (_, tree)) = (&kept.key, &removing.key);
+    let through = match path.starts_with(&format!("{tree}/")) {
+        true => "",
+        false => ": a link leads to the same directory",
+    };
     StepConflict {
         steps: [kept.step.clone(), removing.step.clone()],
         message: format!(
-            "`{}` declares `{path}`, and `{}` removes `{tree}` with everything in it",
+            "`{}` declares `{path}`, and `{}` removes `{tree}` with everything in it{through}",
             kept.step, removing.step
         ),
         later: (later, "declared here"),
@@ -221,11 +292,12 @@ fn build_removal(
     }
 }
 
-fn build_conflict((kind, title): &ClaimKey, first: &StepClaim, again: &StepClaim) -> StepConflict {
+fn build_conflict(first: &StepClaim, again: &StepClaim) -> StepConflict {
     let (kept, removing) = if first.is_removal() { (again, first) } else { (first, again) };
+    let ((kind, title), also) = (&kept.key, describe_other_path(removing, kept));
     let message = match removing.is_removal() && !kept.is_removal() {
-        true => format!("`{}` declares the {kind} `{title}`, and `{}` removes it", kept.step, removing.step),
-        false => format!("`{}` and `{}` declare the {kind} `{title}` differently", first.step, again.step),
+        true => format!("`{}` declares the {kind} `{title}`, and `{}` removes it{also}", kept.step, removing.step),
+        false => format!("`{}` and `{}` declare the {kind} `{title}` differently{also}", first.step, again.step),
     };
     StepConflict {
         steps: [first.step.clone(), again.step.clone()],
@@ -235,14 +307,23 @@ fn build_conflict((kind, title): &ClaimKey, first: &StepClaim, again: &StepClaim
     }
 }
 
+/// Returns the path of `other` if a link leads from it to that of `named`, or the other way round.
+fn describe_other_path(other: &StepClaim, named: &StepClaim) -> String {
+    match other.key == named.key {
+        true => String::new(),
+        false => format!(": `{}` leads to the same file", other.key.1),
+    }
+}
+
 /// Reports a claim on a part of a resource that another step claims as a whole. `later` is the place of the claim that
 /// was read second.
-fn build_overlap((kind, title): &ClaimKey, part: &StepClaim, whole: &StepClaim, later: Span) -> StepConflict {
+fn build_overlap(part: &StepClaim, whole: &StepClaim, later: Span) -> StepConflict {
     let other = if part.span == later { whole.span } else { part.span };
+    let ((kind, title), also) = (&part.key, describe_other_path(whole, part));
     StepConflict {
         steps: [part.step.clone(), whole.step.clone()],
         message: format!(
-            "`{}` declares a part of the {kind} `{title}`, which `{}` declares entirely",
+            "`{}` declares a part of the {kind} `{title}`, which `{}` declares entirely{also}",
             part.step, whole.step
         ),
         later: (later, "declared here"),

@@ -120,6 +120,11 @@ pub trait DeclaredResource: std::fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Returns the path of the link that it declares, and the target as declared.
+    fn declared_link(&self) -> Option<(&str, &str)> {
+        None
+    }
+
     /// Returns the paths whose absence it declares although its step is not `absent`.
     fn absent_paths(&self) -> Vec<String> {
         Vec::new()

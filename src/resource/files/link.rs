@@ -302,6 +302,10 @@ impl DeclaredResource for LinkResource {
     fn exclusive_claims(&self) -> Vec<(&'static str, String)> {
         vec![("path", self.path.clone())]
     }
+
+    fn declared_link(&self) -> Option<(&str, &str)> {
+        (!self.absent).then_some((&self.path, &self.target))
+    }
 }
 
 impl TypedResource for LinkResource {
