@@ -341,14 +341,22 @@ impl<'j> RunOnHost<'j> {
             let own = origins.iter().zip(&all).filter(move |(origin, one)| **origin == at && one.is_last() == last);
             own.map(|(_, declared)| declared)
         };
+        let mut named: Vec<(&UndoDeclaration, String)> = Vec::new();
         for at in taken.iter().rev() {
             let step = self.steps[*at].1;
             for declared in list_own(*at, false) {
-                written.push_declaration(step, declared, &[]);
+                named.push((declared, written.push_declaration(step, declared, &[])));
             }
             for path in step.effect.paths.iter().filter(|path| restored.insert(path)) {
-                let name = written.push_declaration(step, &self.declare_path(path, step.secret), &[]);
+                let declared = self.declare_path(path, step.secret);
+                let name = written.push_declaration(step, &declared, &[]);
                 written.paths.insert(path.clone(), name);
+                // A process whose stop failed keeps the file that stops it.
+                let users = named.iter().filter(|(user, _)| resource::needs_unit_file(user, path));
+                let users: Vec<Value> = users.map(|(_, name)| json!({ "step": name })).collect();
+                if declared.fields.get("copy").is_none() && !users.is_empty() {
+                    written.require_steps(users);
+                }
             }
         }
         for at in taken {
@@ -427,6 +435,13 @@ impl GeneratedSteps {
         written[&declared.kind] = escape_templates(&declared.fields);
         self.steps.push(written);
         name
+    }
+
+    /// Makes the last step wait for the success of others.
+    fn require_steps(&mut self, needed: Vec<Value>) {
+        if let Some(last) = self.steps.last_mut() {
+            last["needs"] = Value::Array(needed);
+        }
     }
 
     /// Returns a unique name, which begins with the name of the step that is undone.

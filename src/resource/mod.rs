@@ -48,5 +48,5 @@ pub use system::service::refresh_recorded_start;
 pub use traits::{EffectReach, GuardSupport, KindTraits, PackageExposure, PackageListing};
 pub use undo_kinds::{
     ClusterUndoContext, align_memberships, align_units, build_cluster_undo, find_cluster_refusal,
-    find_declaration_error, is_undo_declaration, permit_overwrite,
+    find_declaration_error, is_undo_declaration, needs_unit_file, permit_overwrite,
 };

@@ -4,7 +4,8 @@ use super::assessment::AssessmentContext;
 use super::earlier_effects::EarlierStepEffects;
 use super::field::{FieldType, FieldValues};
 use super::kind::{Resource, ResourceKind};
-use super::shared::support::ONLY_UNCHANGED;
+use super::shared::support::{ONLY_UNCHANGED, provides_unit};
+use super::system::unit::UNITS_FOLDER;
 use super::{accounts, cluster, files, generic, packages, system};
 use crate::model::{StepVerdict, UndoDeclaration, Value};
 use crate::probe::Observation;
@@ -109,6 +110,14 @@ fn align_unit(earlier: &mut UndoDeclaration, later: &mut UndoDeclaration) {
         earlier.fields["reload"] = json!(true);
         later.fields["reload"] = json!(true);
     }
+}
+
+/// Returns whether systemd needs the file at `path` to stop or disable the unit of a declaration: its own, or that of its
+/// template.
+pub fn needs_unit_file(declared: &UndoDeclaration, path: &str) -> bool {
+    let file = path.strip_prefix(UNITS_FOLDER).and_then(|rest| rest.strip_prefix('/'));
+    let unit = declared.fields["name"].as_str().filter(|_| declared.kind == system::service::KIND.name);
+    file.zip(unit).is_some_and(|(file, unit)| provides_unit(file, unit))
 }
 
 /// Returns a declaration of a host's journal as it is planned: with `overwrite`, a removal also takes changes that
@@ -223,6 +232,17 @@ mod tests {
         let socket = json!({ "name": "a.socket", "state": "running", "enabled": true, "reload": true });
         assert_eq!((&declared[0].fields, declared[0].follows), (&socket, true));
         assert_eq!(declared[1].fields, json!({ "name": "b.service", "state": "stopped", "enabled": false }));
+    }
+
+    #[test]
+    fn unit_needs_its_file_or_that_of_its_template() {
+        let unit = |name: &str| UndoDeclaration::present("service", json!({ "name": name, "state": "stopped" }));
+        assert!(needs_unit_file(&unit("w@1"), "/etc/systemd/system/w@.service"));
+        assert!(needs_unit_file(&unit("w.timer"), "/etc/systemd/system/w.timer"));
+        assert!(!needs_unit_file(&unit("w.timer"), "/etc/systemd/system/w.service"));
+        assert!(!needs_unit_file(&unit("w"), "/etc/systemd/system/w.service.d/a.conf"));
+        let user = UndoDeclaration::present("user", json!({ "name": "w" }));
+        assert!(!needs_unit_file(&user, "/etc/systemd/system/w.service"));
     }
 
     #[test]

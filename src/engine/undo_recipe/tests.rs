@@ -110,6 +110,27 @@ fn last_change_is_undone_first_and_processes_restart_at_the_end() {
 }
 
 #[test]
+fn file_of_a_unit_is_removed_once_the_unit_is_stopped() {
+    let stop = |unit: &str| UndoDeclaration::present("service", json!({ "name": unit, "state": "stopped" }));
+    let service = |name: &str, unit: &str| step(name, UndoEffect::declare(vec![stop(unit)]));
+    let paths = ["/etc/systemd/system/w@.service", "/etc/systemd/system/x.service", "/etc/w.conf"];
+    let groups = vec![group(
+        0,
+        &[(paths[0], "none"), (paths[1], "file"), (paths[2], "none")],
+        vec![
+            step("files", UndoEffect::restore_paths(paths)),
+            service("instance", "w@1.service"),
+            service("other", "x.service"),
+        ],
+    )];
+    let undo = build(all(&StepFilter::default()), groups);
+    let steps = generated_steps(&undo);
+    let needs = |path: &str| steps.iter().find(|step| step["restore"]["path"] == path).unwrap()["needs"].clone();
+    assert_eq!(needs(paths[0]), json!([{ "step": "web instance" }]));
+    assert_eq!((needs(paths[1]), needs(paths[2])), (Value::Null, Value::Null), "a file that is restored, and another");
+}
+
+#[test]
 fn undo_of_a_guarded_change_is_guarded() {
     let guarded = UndoStep { guard_s: Some(90), ..step("file", UndoEffect::restore_paths(["/f"])) };
     let user = UndoDeclaration::absent("user", json!({ "name": "u" }));
