@@ -108,6 +108,11 @@ impl RestoreResource {
         Probe::Path { path: path.to_owned(), want: (!self.secret).then(|| NO_DIGEST.to_owned()) }
     }
 
+    /// Returns the name of the file, if systemd reads it as that of a unit.
+    fn unit_file(&self) -> Option<&str> {
+        self.path.strip_prefix(UNITS_FOLDER)?.strip_prefix('/').filter(|name| !name.contains('/'))
+    }
+
     /// Returns the probe of GRUB's menu, if the path contains settings of GRUB.
     fn menu_probe(&self) -> Option<Probe> {
         let rest = self.path.strip_prefix(GRUB_SETTINGS)?;
@@ -300,6 +305,18 @@ const EXPLAIN: &[(&str, &str)] = &[
 
 const RELOAD_UNITS: &str = "systemctl daemon-reload || exit 1\n";
 
+/// systemd keeps a failed unit in memory without its file. The run made the unit, so the failure is of the run, too.
+const FORGET_FAILURE: &str = r#" 2>/dev/null |
+while read -r unit _; do systemctl reset-failed -- "$unit" 2>/dev/null || :; done
+"#;
+
+/// Returns the action that makes systemd forget failed units whose file, or whose template, is removed.
+fn forget_failed_units(file: &str) -> ShellFragment {
+    let pattern = file.replacen("@.", "@*.", 1);
+    let list = "systemctl list-units --all --full --plain --no-legend --state=not-found --";
+    ShellFragment::new().code(list).word(pattern).code(FORGET_FAILURE)
+}
+
 impl DeclaredResource for RestoreResource {
     fn kind(&self) -> &'static str {
         KIND.name
@@ -331,8 +348,7 @@ impl DeclaredResource for RestoreResource {
         if self.copy.is_none() {
             return Vec::new();
         }
-        let unit = self.path.rsplit_once('/').filter(|(folder, _)| *folder == UNITS_FOLDER);
-        let unit = unit.map(|(_, name)| ProvidedItem::Unit(name.to_owned()));
+        let unit = self.unit_file().map(|name| ProvidedItem::Unit(name.to_owned()));
         [ProvidedItem::Path(self.path.clone())].into_iter().chain(unit).collect()
     }
 
@@ -385,6 +401,10 @@ impl TypedResource for RestoreResource {
         let menu = self.menu_probe().map(|_| UPDATE_MENU);
         let and = |body: ShellFragment, code| body.code("[ $? -eq 0 ] &&\n").code(code);
         let body = reload.into_iter().chain(menu).fold(restored, and);
+        let body = match self.unit_file().filter(|_| self.copy.is_none()) {
+            Some(file) => body.code("[ $? -eq 0 ] &&\n").append_fragment(forget_failed_units(file)),
+            None => body,
+        };
         Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
     }
 
