@@ -85,6 +85,12 @@ impl CliError {
         self.message.as_deref()
     }
 
+    /// Returns the notes and the hint.
+    #[cfg(test)]
+    pub fn advice(&self) -> (&[String], Option<&str>) {
+        (&self.notes, self.hint.as_deref())
+    }
+
     /// Writes the error as text.
     pub fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
         let Some(message) = &self.message else { return Ok(()) };

@@ -128,7 +128,8 @@ pub fn find_run_folder<'f>(folders: &'f [RunFolder], name: &str) -> Result<&'f R
 
 fn unknown_run_error(folders: &[RunFolder], name: &str) -> CliError {
     let error = CliError::usage(format!("run `{name}` not found"));
-    match did_you_mean(name, folders.iter().map(|folder| folder.run.as_str())) {
+    let last = folders.first().map(|_| "last");
+    match did_you_mean(name, folders.iter().map(|folder| folder.run.as_str()).chain(last)) {
         Some(near) => error.hint(format!("did you mean `{near}`?")),
         None => error.hint("`forge runs` lists all runs; `last` is the newest"),
     }
@@ -151,5 +152,10 @@ mod tests {
         assert_eq!(run("20260103T0000"), Some("20260103T0000"), "a full name takes precedence over a prefix");
         assert_eq!(run("20260103"), None, "the prefix is ambiguous");
         assert_eq!(run("2027"), None);
+        let check = |folders: &[RunFolder], hint: &str| {
+            assert_eq!(find_run_folder(folders, "lst").unwrap_err().advice().1, Some(hint));
+        };
+        check(&folders, "did you mean `last`?");
+        check(&[], "`forge runs` lists all runs; `last` is the newest");
     }
 }

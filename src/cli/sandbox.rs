@@ -95,7 +95,9 @@ fn enter_sandbox(
 ) -> VerbResult {
     let Some((host, board)) = hosts.iter().find(|(known, _)| known.as_str() == host) else {
         let error = CliError::usage(format!("sandbox `{host}` not found in the inventory"));
-        return Err(error.hint("a sandbox is a host with `connect: { transport: sandbox }`"));
+        let known: Vec<&str> = hosts.iter().map(|(known, _)| known.as_str()).collect();
+        let general = || "a sandbox is a host with `connect: { transport: sandbox }`".to_owned();
+        return Err(error.hint(config::suggest_host(host, &known).unwrap_or_else(general)));
     };
     let shell = ["sh".to_owned()];
     let argv = if argv.is_empty() { &shell } else { argv };
@@ -119,10 +121,12 @@ fn list_sandboxes(root: &Utf8Path) -> Result<Vec<Sandbox>, CliError> {
 fn reset_sandboxes(root: &Utf8Path, host: Option<&str>) -> Result<Vec<Sandbox>, CliError> {
     let mut list = list_sandboxes(root)?;
     if let Some(host) = host {
+        let known: Vec<&str> = list.iter().map(|sandbox| sandbox.host.as_str()).collect();
+        let hint = config::suggest_host(host, &known);
         list.retain(|sandbox| sandbox.host == host);
         if list.is_empty() {
             let error = CliError::usage(format!("sandbox `{host}` not found"));
-            return Err(error.hint("list sandboxes with `forge sandbox list`"));
+            return Err(error.hint(hint.unwrap_or_else(|| "list sandboxes with `forge sandbox list`".to_owned())));
         }
     }
     for sandbox in &list {
@@ -139,5 +143,22 @@ fn sandbox_error(error: std::io::Error) -> CliError {
             failed.hint("run this as the user who created the sandbox, or with sudo")
         }
         _ => failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_sandbox_gets_a_similar_name_as_a_hint() {
+        let hosts = [(HostName::new("gpu-02"), None), (HostName::new("login"), None)];
+        let check = |name: &str, hint: &str| {
+            let error = enter_sandbox(Utf8Path::new("/"), &hosts, name, &[]).unwrap_err();
+            assert_eq!(error.advice().1, Some(hint), "{name}");
+        };
+        check("gpu-2", "did you mean `gpu-02`?");
+        check("logn", "did you mean `login`?");
+        check("db", "a sandbox is a host with `connect: { transport: sandbox }`");
     }
 }

@@ -110,6 +110,12 @@ pub use test_suite::{
 pub use written_values::WrittenValues;
 pub use yaml_node::{YamlData, YamlKey, YamlNode};
 
+/// Returns the hint for a name that is none of `hosts`, if one of them is similar.
+pub fn suggest_host(name: &str, hosts: &[&str]) -> Option<String> {
+    let near = || crate::diag::did_you_mean(name, hosts.iter().copied()).map(|near| format!("did you mean `{near}`?"));
+    inventory::selector::suggest_numbered_host(name, hosts).or_else(near)
+}
+
 /// Returns the hosts that `selector` selects, in inventory order. `more` are groups in addition to those of the inventory.
 ///
 /// # Errors

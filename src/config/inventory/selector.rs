@@ -131,30 +131,30 @@ impl<'a> SelectorUniverse<'a> {
         if name.starts_with('@') && !self.groups.keys().any(|group| group.starts_with('@')) {
             return Box::new(diag.hint("only `--on` selects hosts by their outcome in the last run"));
         }
-        Box::new(match self.suggest_numbered_host(name) {
+        Box::new(match suggest_numbered_host(name, &self.hosts) {
             Some(hint) => diag.hint(hint),
             None => diag.suggest_name(name, self.candidate_names()),
         })
     }
+}
 
-    /// Suggests a numbered host. Edit distance misleads here: `gpu-3` may mean `gpu-03`, but hardly `gpu-2`.
-    fn suggest_numbered_host(&self, name: &str) -> Option<String> {
-        let letters = |text: &str| text.split(|c: char| c.is_ascii_digit()).collect::<String>();
-        let numbers = |text: &str| -> Vec<u64> {
-            text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
-        };
-        let (typed, wanted) = (letters(name), numbers(name));
-        let alike: Vec<&str> = self.hosts.iter().copied().filter(|host| letters(host) == typed).collect();
-        if wanted.is_empty() || alike.is_empty() {
-            return None;
-        }
-        Some(match (alike.iter().find(|host| numbers(host) == wanted), alike.as_slice()) {
-            (Some(host), _) => format!("did you mean `{host}`?"),
-            (None, [only]) => format!("the only host with a similar name is `{only}`"),
-            (None, [first, .., last]) => format!("{} hosts have similar names: `{first}` to `{last}`", alike.len()),
-            (None, []) => return None,
-        })
+/// Suggests a numbered host. Edit distance misleads here: `gpu-3` may mean `gpu-03`, but hardly `gpu-2`.
+pub(crate) fn suggest_numbered_host(name: &str, hosts: &[&str]) -> Option<String> {
+    let letters = |text: &str| text.split(|c: char| c.is_ascii_digit()).collect::<String>();
+    let numbers = |text: &str| -> Vec<u64> {
+        text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
+    };
+    let (typed, wanted) = (letters(name), numbers(name));
+    let alike: Vec<&str> = hosts.iter().copied().filter(|host| letters(host) == typed).collect();
+    if wanted.is_empty() || alike.is_empty() {
+        return None;
     }
+    Some(match (alike.iter().find(|host| numbers(host) == wanted), alike.as_slice()) {
+        (Some(host), _) => format!("did you mean `{host}`?"),
+        (None, [only]) => format!("the only host with a similar name is `{only}`"),
+        (None, [first, .., last]) => format!("{} hosts have similar names: `{first}` to `{last}`", alike.len()),
+        (None, []) => return None,
+    })
 }
 
 fn build_selector_diag(code: DiagCode, message: String, span: Option<Span>) -> Box<Diag> {
