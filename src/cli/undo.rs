@@ -278,16 +278,18 @@ fn report_unchanged<B>(cx: &VerbContext<'_, B>, undo: &GeneratedUndo) {
         // Ignore a closed stderr: no other stream could report it.
         let _ = writeln!((cx.console.err)(), "not undone: {refusal}");
     }
-    for (what, hosts) in &undo.remains {
-        let hosts = fold_names(hosts.iter().map(HostName::as_str));
+    for remains in list_remains(undo) {
         // Ignore a closed stderr: no other stream could report it.
-        let _ = writeln!(
-            (cx.console.err)(),
-            "unchanged: {} (on {})",
-            escape::escape_line(what),
-            escape::escape_line(&hosts)
-        );
+        let _ = writeln!((cx.console.err)(), "{remains}");
     }
+}
+
+/// Returns a line for each thing that the undo leaves unchanged.
+fn list_remains(undo: &GeneratedUndo) -> impl Iterator<Item = String> {
+    undo.remains.iter().map(|(what, hosts)| {
+        let hosts = fold_names(hosts.iter().map(HostName::as_str));
+        format!("unchanged: {} (on {})", escape::escape_line(what), escape::escape_line(&hosts))
+    })
 }
 
 /// Returns the newest run before `run` that changed something in the cluster, as far as this machine knows.
@@ -305,7 +307,9 @@ fn explain_nothing(undo: &GeneratedUndo, run: &str, kept: UndoRetention) -> CliE
     let days = kept.days.map(|days| format!(", for {}", format_count(days as usize, "day"))).unwrap_or_default();
     const LIST: &str = "`forge runs` lists the runs of this machine";
     let error = CliError::usage(format!("no changes of run {run} to undo on these hosts"));
+    let error = list_remains(undo).fold(error, CliError::note);
     match fold_refusals(&undo.refused) {
+        none if none.is_empty() && !undo.remains.is_empty() => error.hint(LIST),
         none if none.is_empty() => error.hint(format!("its selected steps changed nothing there; {LIST}")),
         forgotten => forgotten.into_iter().fold(error, CliError::note).hint(format!(
             "hosts keep the last {} that changed them{days}; {LIST}",
@@ -335,4 +339,20 @@ fn format_question(plan: &Plan) -> String {
     let counts = plan.count_steps();
     let hosts = format_host_count(counts.changing, counts.cluster_changing);
     format!("undo {} on {hosts}?", format_count(counts.change, "change"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_of_which_everything_stays_is_not_said_to_have_changed_nothing() {
+        let explain = |undo: &GeneratedUndo| explain_nothing(undo, "r1", UndoRetention::default());
+        let mut undo = GeneratedUndo::default();
+        let unchanged = "its selected steps changed nothing there; `forge runs` lists the runs of this machine";
+        assert_eq!(explain(&undo).advice(), (&[][..], Some(unchanged)));
+        undo.remains.insert("`/srv/data` stays".to_owned(), vec![HostName::new("gpu-01"), HostName::new("gpu-02")]);
+        let noted = ["unchanged: `/srv/data` stays (on gpu-[01:02])".to_owned()];
+        assert_eq!(explain(&undo).advice(), (&noted[..], Some("`forge runs` lists the runs of this machine")));
+    }
 }

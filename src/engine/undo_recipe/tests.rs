@@ -131,6 +131,18 @@ fn file_of_a_unit_is_removed_once_the_unit_is_stopped() {
 }
 
 #[test]
+fn undo_that_restores_nothing_lists_what_it_leaves() {
+    let lost = UndoEffect { lost: Some("the links that enabled `w`".to_owned()), ..UndoEffect::default() };
+    let leaves = UndoEffect::default().leaving("`/etc/w` stays");
+    let undo = build(all(&StepFilter::default()), vec![group(0, &[], vec![step("a", lost), step("b", leaves)])]);
+    assert!(undo.request.recipes.is_empty() && undo.refused.is_empty());
+    assert_eq!(undo.changes, 0);
+    let remains = |what: &str| (what.to_owned(), vec![HostName::new("a")]);
+    let expected = [remains("`/etc/w` stays"), remains("the links that enabled `w`")];
+    assert_eq!(undo.remains.into_iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn undo_of_a_guarded_change_is_guarded() {
     let guarded = UndoStep { guard_s: Some(90), ..step("file", UndoEffect::restore_paths(["/f"])) };
     let user = UndoDeclaration::absent("user", json!({ "name": "u" }));
