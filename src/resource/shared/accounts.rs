@@ -129,7 +129,7 @@ pub(in crate::resource) fn assess_uncreated<D>(
     }
     let reason = format!("{} does not exist, and `create` is false", account.describe());
     Assessment::blocked(BlockClass::Host, reason, creation.basis)
-        .hint("create it first, or leave the step out with `--skip`")
+        .host_hint("create it first, or leave the step out with `--skip`")
 }
 
 /// Marks a change of memberships as predicted if an earlier step changes one of the accounts or groups that it concerns:

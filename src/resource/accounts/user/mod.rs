@@ -357,7 +357,7 @@ fn append_options(action: ShellFragment, attributes: &UserAttributes, groups: Op
 fn block_unlock(account: &str) -> Assessment<UserDiff> {
     let reason = format!("{account} has no password that could be unlocked");
     Assessment::blocked(BlockClass::Host, reason, json!({ "user": { "password": null } }))
-        .hint("set a password first, or omit `locked`")
+        .host_hint("set a password first with `passwd`, or omit `locked`")
 }
 
 /// Prints the account with a uid. Status 2 if no account has it.
