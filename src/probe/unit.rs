@@ -83,14 +83,16 @@ done
 printf 'Unlinked=%s\nLinked=%s\nMasked=%s\nAlso=%s\n' "$v" "$w" "$m" "$x"
 }
 forge_related() {
-q=$1 k= r= f=$IFS p=Id,Names,LoadState,ActiveState,UnitFileState,RequiredBy,BoundBy,ConsistsOf
+q=$1 k= r= f=$IFS
+p=Id,Names,LoadState,ActiveState,UnitFileState
+p=$p,RequiredBy,BoundBy,ConsistsOf,PropagatesStopTo
 for t in $x; do r="$r ${t#*:}"; done
 for a in 1 2 3 4 5; do
 IFS=$n
 for l in $q; do
 case $l in
 Id=*) k="$k ${l#*=} " ;;
-RequiredBy=*|BoundBy=*|ConsistsOf=*) r="$r ${l#*=}" ;;
+RequiredBy=*|BoundBy=*|ConsistsOf=*|PropagatesStopTo=*) r="$r ${l#*=}" ;;
 Conflicts=*|ConflictedBy=*) [ "$a" != 1 ] || r="$r ${l#*=}" ;;
 esac
 done
@@ -115,7 +117,7 @@ forge_units() {
 p=Id,Names,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,InvocationID,FragmentPath,DropInPaths
 p=$p,MainPID,ActiveEnterTimestamp,ExecMainStartTimestamp,Result,Type,RemainAfterExit,CanReload
 p=$p,FreezerState,NextElapseUSecRealtime,NRestarts,ActiveEnterTimestampMonotonic,ExecMainStartTimestampMonotonic
-p=$p,RequiredBy,BoundBy,ConsistsOf,Conflicts,ConflictedBy
+p=$p,RequiredBy,BoundBy,ConsistsOf,PropagatesStopTo,Conflicts,ConflictedBy
 o=$(systemctl show --no-pager --timestamp=us+utc -p "$p" -- "$@" 2>/dev/null)
 case $o in
 *Id=*) ;;
@@ -296,7 +298,7 @@ impl<'a> RelatedUnits<'a> {
 }
 
 /// The properties with the units that systemd stops together with a unit.
-const STOPPED_WITH: [&str; 3] = ["RequiredBy", "BoundBy", "ConsistsOf"];
+const STOPPED_WITH: [&str; 4] = ["RequiredBy", "BoundBy", "ConsistsOf", "PropagatesStopTo"];
 
 fn build_related_unit(name: &str, unit: &BTreeMap<&str, &str>) -> RelatedUnit {
     let file_state = unit.get("UnitFileState").copied().unwrap_or_default().to_owned();

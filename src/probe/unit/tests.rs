@@ -176,19 +176,21 @@ BoundBy=\nConsistsOf=\nConflicts=shutdown.target\nConflictedBy=\n\n\
 Id=new.service\nNames=new.service\nLoadState=loaded\nActiveState=inactive\nUnitFileState=disabled\nRequiredBy=\n\
 Conflicts=shutdown.target old.service gone.service\nConflictedBy=\n\n\
 Uptime=12.5\nUnlinked=\nLinked=\nMasked=\nAlso= db.service:db.socket db.service:db@.service db.service:missing.socket db.service:\\\n\n\
-Id=app.service\nNames=app.service\nLoadState=loaded\nActiveState=active\nConsistsOf=web.service\n\n\
+Id=app.service\nNames=app.service\nLoadState=loaded\nActiveState=active\nConsistsOf=web.service\n\
+PropagatesStopTo=log.service\n\n\
 Id=old.service\nNames=old.service\nLoadState=loaded\nActiveState=active\n\n\
 Id=gone.service\nNames=gone.service\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\n\n\
 Id=db.socket\nNames=db.socket\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n\n\
 Id=missing.socket\nNames=missing.socket\nLoadState=not-found\nActiveState=inactive\nUnitFileState=\n\n\
 Id=web.service\nNames=web.service\nLoadState=loaded\nActiveState=active\n\n\
+Id=log.service\nNames=log.service\nLoadState=loaded\nActiveState=active\n\n\
 forge-maps\n";
 
 #[test]
 fn units_that_change_together_with_another_are_listed() {
     let db = one("db", &printed(RELATED)).expect("known");
     let names = |units: &[RelatedUnit]| units.iter().map(|unit| unit.name.clone()).collect::<Vec<_>>();
-    assert_eq!(names(&db.dependents), ["app.service", "web.service"]);
+    assert_eq!(names(&db.dependents), ["app.service", "log.service", "web.service"]);
     let socket = RelatedUnit { name: "db.socket".into(), file_state: "enabled".into() };
     assert_eq!((db.also, db.conflicting), (vec![socket], Vec::new()));
     let new = one("new", &printed(RELATED)).expect("known");
