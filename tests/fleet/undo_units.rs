@@ -121,3 +121,50 @@ fn units_that_change_with_others_are_planned_and_undone() {
         assert_eq!((undone.code, state(node)), (0, before), "{undone}");
     }
 }
+
+const REFUSED: &str = r#"
+recipe: refused
+summary: A unit that fails, one that cannot be stopped, and one that stops another
+steps:
+  - name: crash
+    unit: { name: crash.service, content: "[Service]\nExecStart=/bin/false\n" }
+  - name: template
+    unit:
+      name: "w@.service"
+      content: "[Unit]\nRefuseManualStop=yes\n[Service]\nExecStart=/bin/sleep infinity\n"
+  - name: instance
+    service: { name: "w@1" }
+  - name: main
+    service: { name: propagates, state: stopped }
+"#;
+
+/// `crash` fails after the run, and systemd would list it as `not-found failed` after its file is removed.
+#[test]
+fn files_of_units_go_with_their_units() {
+    let Some(nodes) = Fleet::take_on(Distribution::Debian12, 1) else { return };
+    let node = &nodes[0];
+    node.must(
+        r#"unit() { printf "$2" >"/etc/systemd/system/$1"; }
+        sleeps='[Service]\nExecStart=/bin/sleep infinity\n'
+        unit propagates.service "[Unit]\nPropagatesStopTo=other.service\n$sleeps"
+        unit other.service "$sleeps"
+        systemctl daemon-reload
+        systemctl start propagates other"#,
+    );
+    let project = Project::new(&nodes).recipe("refused", REFUSED).inventory("apply: [{ recipe: refused, on: all }]\n");
+    let applied = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert_eq!(applied.code, 0, "{applied}");
+    assert!(applied.stdout.contains("~ state of other.service: active → stopped"), "{applied}");
+    node.must("! systemctl start crash 2>/dev/null; sleep 1; systemctl is-failed crash");
+
+    let undone = project.forge(["undo", "last", "-i", "inventory.yaml", "--yes"]);
+    assert_eq!(undone.code, 3, "`systemctl stop w@1` is refused: {undone}");
+    assert_eq!(node.must("systemctl is-active propagates other w@1"), "active\nactive\nactive");
+    assert_eq!(
+        node.must("ls -d /etc/systemd/system/crash.service /etc/systemd/system/w@.service 2>/dev/null || :"),
+        "/etc/systemd/system/w@.service",
+        "{undone}"
+    );
+    let listed = "systemctl list-units --all --plain --no-legend crash.service";
+    assert_eq!(node.must(listed), "", "{undone}");
+}
