@@ -27,6 +27,14 @@ const KEPT_OUTPUT: usize = 64 << 10;
 /// Why a program that the user stopped has no result.
 pub(super) const STOPPED: &str = "stopped";
 
+/// How the program ended whose output decides a measurement.
+pub(super) struct ProgramEnd {
+    output: HostScriptOutput,
+    /// Whether the user requested a stop before it ended. Its status does not show that: `systemd-run --wait` succeeds
+    /// if its unit was stopped, and a program that catches SIGTERM chooses its status.
+    was_stopped: bool,
+}
+
 /// A measurement with what the programs printed.
 pub(super) struct TestMeasurement {
     pub verdict: TestVerdict,
@@ -60,8 +68,8 @@ impl MeasureContext<'_> {
         };
         let unit = format!("forge-test-{}-{number}", self.run);
         let script = build_program_script(&unit, self.test.definition.limit_s, &words);
-        match self.run_script(host, script).await {
-            Ok(done) => self.judge(&done, Vec::new(), self.expect(&[host], rail)),
+        match self.run_program(host, script).await {
+            Ok(end) => self.judge(&end, Vec::new(), self.expect(&[host], rail)),
             Err(error) => not_measured(describe_transport_error(&error).raw(), Vec::new()),
         }
     }
@@ -94,6 +102,7 @@ impl MeasureContext<'_> {
         let started = self.run_script(server, build_server_script(&unit, limit, port.into(), &server_words)).await;
         match started {
             Ok(done) if done.finished.status == 0 => {}
+            Ok(done) if self.is_stopped() => return not_measured(STOPPED, vec![read_output(&done)]),
             Ok(done) => {
                 let printed = summarize_stderr(&done.finished.stderr);
                 let why = format!("the server did not start on `{}`: {printed}", server.name);
@@ -106,11 +115,11 @@ impl MeasureContext<'_> {
             return not_measured(STOPPED, stopped.map(|done| read_output(&done)).into_iter().collect());
         }
         let client_unit = format!("forge-test-{run}-{number}-client");
-        let done = self.run_script(client, build_program_script(&client_unit, limit, &client_words)).await;
+        let end = self.run_program(client, build_program_script(&client_unit, limit, &client_words)).await;
         let stopped = self.run_script(server, build_stop_script(&unit)).await;
         let printed = stopped.map(|done| read_output(&done)).unwrap_or_default();
-        match done {
-            Ok(done) => self.judge(&done, vec![printed], self.expect(&[server, client], rail)),
+        match end {
+            Ok(end) => self.judge(&end, vec![printed], self.expect(&[server, client], rail)),
             Err(error) => not_measured(describe_transport_error(&error).raw(), vec![printed]),
         }
     }
@@ -118,6 +127,12 @@ impl MeasureContext<'_> {
     pub async fn run_script(&self, host: &TestHost, body: ShellFragment) -> Result<HostScriptOutput, TransportError> {
         let limit = Duration::from_secs(self.test.definition.limit_s) + GRACE;
         host.link.run_script(body, limit, &self.project.secrets).await
+    }
+
+    /// Runs the script of the program that prints the result.
+    pub async fn run_program(&self, host: &TestHost, body: ShellFragment) -> Result<ProgramEnd, TransportError> {
+        let output = self.run_script(host, body).await?;
+        Ok(ProgramEnd { output, was_stopped: self.is_stopped() })
     }
 
     fn parameters_for(&self, rail: Option<&str>, address: Option<&str>) -> BTreeMap<String, String> {
@@ -167,13 +182,14 @@ impl MeasureContext<'_> {
 
     pub fn judge(
         &self,
-        done: &HostScriptOutput,
+        end: &ProgramEnd,
         mut outputs: Vec<UntrustedText>,
         expected: Result<ExpectedValue, String>,
     ) -> TestMeasurement {
+        let done = &end.output;
         let stdout = String::from_utf8_lossy(&done.finished.stdout).into_owned();
         outputs.push(read_output(done));
-        if self.is_stopped() && done.finished.status != 0 {
+        if end.was_stopped {
             return not_measured(STOPPED, outputs);
         }
         // A program that judges itself also exits with an error if it has found one.

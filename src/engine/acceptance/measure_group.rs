@@ -4,7 +4,7 @@
 //! process with the mark of the measurement: when it is stopped, and by itself after the time limit.
 
 use super::group_launch::{GroupLaunch, find_launch};
-use super::measure::{MeasureContext, TestMeasurement, describe_failure, fill_words, not_measured};
+use super::measure::{MeasureContext, STOPPED, TestMeasurement, describe_failure, fill_words, not_measured};
 use super::test_host::TestHost;
 use super::test_scripts::{build_guard_script, build_guard_stop_script, build_user_program_script};
 use crate::acceptance::TestVerdict;
@@ -34,6 +34,7 @@ impl MeasureContext<'_> {
         let is_member = group.iter().any(|host| host.name == launch.launcher.name);
         let guarded: Vec<&TestHost> = group.iter().copied().chain((!is_member).then_some(launch.launcher)).collect();
         let measured = match self.start_guards(&guarded, &unit).await {
+            Err(_) if self.is_stopped() => not_measured(STOPPED, Vec::new()),
             Err(why) => not_measured(&why, Vec::new()),
             Ok(()) => self.run_launcher(&launch, group, &unit, &words).await,
         };
@@ -72,11 +73,11 @@ impl MeasureContext<'_> {
         words: &[String],
     ) -> TestMeasurement {
         if self.is_stopped() {
-            return not_measured(super::measure::STOPPED, Vec::new());
+            return not_measured(STOPPED, Vec::new());
         }
         let script = build_user_program_script(unit, self.test.definition.limit_s, &launch.user, words);
-        match self.run_script(launch.launcher, script).await {
-            Ok(done) => self.judge(&done, Vec::new(), self.expect(group, None)),
+        match self.run_program(launch.launcher, script).await {
+            Ok(end) => self.judge(&end, Vec::new(), self.expect(group, None)),
             Err(error) => not_measured(describe_transport_error(&error).raw(), Vec::new()),
         }
     }

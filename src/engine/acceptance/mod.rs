@@ -11,6 +11,8 @@ mod host_proof;
 mod isolate;
 mod measure;
 mod measure_group;
+#[cfg(test)]
+mod measure_tests;
 mod report;
 mod round_progress;
 mod test_batch;

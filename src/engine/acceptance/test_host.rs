@@ -67,6 +67,13 @@ fn find_address(project: &Project, name: &HostName) -> String {
 }
 
 impl TestHost {
+    /// Returns a host without adapters and facts.
+    #[cfg(test)]
+    pub fn answering(name: &str, link: impl HostSession + 'static) -> Self {
+        let (name, address) = (HostName::new(name), name.to_owned());
+        Self { name, link: Box::new(link), address, adapters: BTreeMap::new(), proofs: None, facts: Facts::default() }
+    }
+
     /// Returns the values that a result rests on. What could not be read is left out.
     pub fn read_basis(&self, declared: &DeclaredBasis) -> ProofBasis {
         ObservedBasis::read(declared, &self.facts).basis

@@ -1,0 +1,133 @@
+//! Measurements on hosts whose answers are given.
+
+use super::measure::MeasureContext;
+use super::test_host::TestHost;
+use crate::acceptance::TestVerdict;
+use crate::config::{self, LoadOptions, Project};
+use crate::engine::cancel::CancelSignal;
+use crate::engine::host_session::{HostLockAttempt, HostScriptOutput, HostSession};
+use crate::engine::read_only_session::{ReadOnlySession, SessionClosing, SessionFuture};
+use crate::model::SecretStore;
+use crate::probe::{Observation, Probe};
+use crate::script::{ScriptToken, ShellFragment};
+use crate::transport::{LockOwner, ScriptOutput, TransportError};
+use camino::Utf8Path;
+use secrecy::ExposeSecret;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+type Answer = Result<ScriptOutput, TransportError>;
+
+/// A host that answers each script by its text.
+struct AnsweringHost<F>(F);
+
+impl<F: Fn(&str) -> Answer + Send + Sync> ReadOnlySession for AnsweringHost<F> {
+    fn observe<'s>(&'s self, _: &'s BTreeSet<Probe>, _: &'s SecretStore) -> SessionFuture<'s, Observation> {
+        unreachable!("a measurement sends no probes")
+    }
+
+    fn close(self: Box<Self>) -> SessionClosing {
+        Box::pin(async {})
+    }
+}
+
+impl<F: Fn(&str) -> Answer + Send + Sync> HostSession for AnsweringHost<F> {
+    fn take_lock<'s>(&'s mut self, _: &'s LockOwner) -> SessionFuture<'s, HostLockAttempt> {
+        Box::pin(async { Ok(HostLockAttempt::Ours) })
+    }
+
+    fn run_script<'s>(
+        &'s self,
+        body: ShellFragment,
+        _: Duration,
+        secrets: &'s SecretStore,
+    ) -> SessionFuture<'s, HostScriptOutput> {
+        let text = body.render(secrets).unwrap().expose_secret().to_owned();
+        let answer = (self.0)(&text).map(|finished| HostScriptOutput { finished, token: ScriptToken::new("t") });
+        Box::pin(async { answer })
+    }
+}
+
+fn answer(status: i32, stdout: &str) -> Answer {
+    Ok(ScriptOutput { status, stdout: stdout.into(), stderr: Vec::new(), dropped: 0 })
+}
+
+/// Two hosts, and in the set `quick` a test of one host and a test of a pair.
+fn load_tests() -> Project {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    std::fs::create_dir(dir.path().join("tests")).unwrap();
+    write("tests/early.yaml", "test: early\nscope: host\noutput: number\nlimit: 6s\ncommand: [sh, -c, 'echo 5']\n");
+    let pair = "server: [serve, '{port}']\nclient: [ask, '{address}']\n";
+    write("tests/pair.yaml", &format!("test: pair\nscope: pair\noutput: number\nparameters: {{ port: 1 }}\n{pair}"));
+    let entries = "    - { test: early, on: all, least: 1 }\n    - { test: pair, on: all, least: 1 }\n";
+    write("inventory.yaml", &format!("cluster: c\nhosts:\n  n[1:2]: {{}}\ntests:\n  quick:\n{entries}"));
+    let inventory = Utf8Path::from_path(dir.path()).unwrap().join("inventory.yaml");
+    let options =
+        LoadOptions { trust: true, embedded: &[], env: &|_| None, programs: config::SecretPrograms::Skip };
+    let (project, diags, _) = config::load_for_tests(&inventory, &options);
+    project.unwrap_or_else(|| panic!("{diags:?}"))
+}
+
+/// Measures one host, or a pair if there are two.
+async fn measure(hosts: &[TestHost], cancel: &CancelSignal) -> TestVerdict {
+    let project = load_tests();
+    let test = &project.tests.sets["quick"][hosts.len() - 1];
+    let context = MeasureContext { project: &project, test, run: "r", cancel };
+    match hosts {
+        [host] => context.measure_host(host, None, 0).await.verdict,
+        [server, client] => context.measure_pair(server, client, None, 0).await.verdict,
+        _ => panic!("one host or two"),
+    }
+}
+
+/// `systemctl stop` makes `systemd-run --wait` succeed, and a program may have printed a number before.
+#[tokio::test]
+async fn stopped_program_is_not_measured_whatever_its_output_and_status() {
+    for (status, output) in [(0, "5\n"), (0, ""), (0, "half of it"), (1, "5\n"), (143, "")] {
+        let cancel = CancelSignal::default();
+        let host = TestHost::answering("n1", AnsweringHost(move |_: &str| answer(status, output)));
+        assert!(status != 0 || output != "5\n" || measure(&[host], &cancel).await.value() == Some(5.0));
+        let stop = cancel.clone();
+        let stopped = move |_: &str| {
+            stop.raise_level();
+            answer(status, output)
+        };
+        let host = TestHost::answering("n1", AnsweringHost(stopped));
+        assert_eq!(measure(&[host], &cancel).await, TestVerdict::not_measured("stopped"), "{status} {output:?}");
+    }
+}
+
+#[tokio::test]
+async fn pair_is_stopped_with_its_client_and_while_its_server_starts() {
+    for (stopped_script, status) in [("'ask'", 0), ("'serve'", 124)] {
+        let cancel = CancelSignal::default();
+        let build = |name| {
+            let stop = cancel.clone();
+            TestHost::answering(name, AnsweringHost(move |text: &str| match text.contains(stopped_script) {
+                true => {
+                    stop.raise_level();
+                    answer(status, "5\n")
+                }
+                false => answer(0, ""),
+            }))
+        };
+        let verdict = measure(&[build("n1"), build("n2")], &cancel).await;
+        assert_eq!(verdict, TestVerdict::not_measured("stopped"), "{stopped_script}");
+    }
+}
+
+/// The program ended before the request: its value counts.
+#[tokio::test]
+async fn result_from_before_a_stop_request_counts() {
+    let cancel = CancelSignal::default();
+    let client = TestHost::answering("n2", AnsweringHost(|_: &str| answer(0, "5\n")));
+    let stop = cancel.clone();
+    let server = TestHost::answering("n1", AnsweringHost(move |text: &str| {
+        if !text.contains("'serve'") {
+            stop.raise_level();
+        }
+        answer(0, "")
+    }));
+    assert_eq!(measure(&[server, client], &cancel).await.value(), Some(5.0));
+}
