@@ -38,8 +38,9 @@ fn median(values: &[f64]) -> Option<f64> {
 /// three values, which have no majority.
 pub fn expect_peers(values: &[f64], more_is_better: bool, drop: f64, unit: &str) -> Option<ExpectedValue> {
     let median = median(values).filter(|_| values.len() >= 3)?;
-    let origin =
-        format!("the median {} of {} results, {} %", format_number(median), values.len(), format_number(drop * 100.0));
+    let side = if more_is_better { "below" } else { "above" };
+    let percent = format_number(drop * 100.0);
+    let origin = format!("{percent} % {side} the median {} of {} results", format_number(median), values.len());
     Some(match more_is_better {
         true => ExpectedValue::at_least(median * (1.0 - drop), unit, &origin),
         false => ExpectedValue::at_most(median * (1.0 + drop), unit, &origin),
@@ -64,9 +65,9 @@ mod tests {
     fn slow_peer_is_found_without_a_floor() {
         let rail = [392.0, 391.0, 350.0, 393.0, 300.0];
         let expected = expect_peers(&rail, true, 0.05, "Gb/s").unwrap();
-        assert_eq!(expected.to_string(), "at least 371.45 Gb/s (the median 391 of 5 results, 5 %)");
+        assert_eq!(expected.to_string(), "at least 371.45 Gb/s (5 % below the median 391 of 5 results)");
         let latency = expect_peers(&[1.9, 1.8, 2.6], false, 0.05, "us").unwrap();
-        assert_eq!(latency.to_string(), "at most 1.99 us (the median 1.9 of 3 results, 5 %)");
+        assert_eq!(latency.to_string(), "at most 1.99 us (5 % above the median 1.9 of 3 results)");
         assert_eq!(expect_peers(&[392.0, 300.0], true, 0.05, "Gb/s"), None, "two values have no majority");
         assert_eq!((median(&[]), median(&[1.0, 4.0])), (None, Some(2.5)));
     }
