@@ -290,7 +290,8 @@ fn read_share(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Opt
     let share = read_number(table, key, cx)?;
     if share > 1.0 {
         let message = format!("`{key}` is a share from 0 to 1");
-        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(table.span).hint("write `0.9` for 90 %"));
+        let span = table.get(key).map_or(table.span, |node| node.span);
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(span).hint("write `0.9` for 90 %"));
         return None;
     }
     Some(share)
