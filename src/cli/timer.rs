@@ -2,6 +2,7 @@
 
 use super::atomic_file;
 use super::error::CliError;
+use super::inventory::quote_argument;
 use super::verb_context::VerbContext;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::io::{self, Write};
@@ -117,38 +118,54 @@ pub fn install_units<B>(
             out.write_all(text.as_bytes())
         })?;
     }
-    Ok(format_instructions(&units.name, &folder, is_root))
+    let folder = camino::absolute_utf8(&folder).unwrap_or(folder);
+    let is_searched = default_unit_dir(is_root, cx.environment.home.as_deref()).is_some_and(|dir| dir == folder);
+    Ok(format_instructions(&units.name, &folder, is_root, is_searched))
 }
 
 fn unit_folder(args: &TimerArgs, is_root: bool, home: Option<&Utf8Path>) -> Result<Utf8PathBuf, CliError> {
-    match (&args.unit_dir, is_root, home) {
-        (Some(folder), ..) => Ok(folder.clone()),
-        (None, true, _) => Ok(SYSTEM_UNIT_DIR.into()),
-        (None, false, Some(home)) => Ok(home.join(".config/systemd/user")),
-        (None, false, None) => Err(CliError::usage("`$HOME` is not set, so the user unit directory is unknown")
-            .hint("pass a directory with `--unit-dir`")),
+    args.unit_dir.clone().or_else(|| default_unit_dir(is_root, home)).ok_or_else(|| {
+        CliError::usage("`$HOME` is not set, so the user unit directory is unknown")
+            .hint("pass a directory with `--unit-dir`")
+    })
+}
+
+/// Returns the directory that systemd searches for units of this user.
+fn default_unit_dir(is_root: bool, home: Option<&Utf8Path>) -> Option<Utf8PathBuf> {
+    match is_root {
+        true => Some(SYSTEM_UNIT_DIR.into()),
+        false => home.map(|home| home.join(".config/systemd/user")),
     }
 }
 
-fn format_instructions(name: &str, folder: &Utf8Path, is_root: bool) -> String {
+fn format_instructions(name: &str, folder: &Utf8Path, is_root: bool, is_searched: bool) -> String {
     let systemctl = if is_root { "systemctl" } else { "systemctl --user" };
+    let (service, timer) = (format!("{folder}/{name}.service"), format!("{folder}/{name}.timer"));
+    // systemd finds a unit by its name only in its own directories. `link` makes a unit of another one known by its
+    // name, also for `disable`, which removes the links again. It needs absolute paths.
+    let link = match is_searched {
+        true => String::new(),
+        false => format!("{systemctl} link {} {} && ", quote_argument(&service), quote_argument(&timer)),
+    };
     let linger = if is_root {
         ""
     } else {
         "  loginctl enable-linger                                  (keeps it running after you log out)\n"
     };
+    let linked = if is_searched { String::new() } else { format!(" {name}.service") };
     format!(
-        "written: {folder}/{name}.service
-written: {folder}/{name}.timer
+        "written: {service}
+written: {timer}
 
 to enable it:
-  {systemctl} daemon-reload && {systemctl} enable --now {name}.timer
+  {link}{systemctl} daemon-reload && {systemctl} enable --now {name}.timer
 {linger}to check it:
   {systemctl} list-timers {name}.timer
   journalctl {user}-u {name}                     (its findings; `{systemctl} --failed` lists failed runs)
 to remove it:
-  {systemctl} disable --now {name}.timer && rm {folder}/{name}.service {folder}/{name}.timer && {systemctl} daemon-reload
+  {systemctl} disable --now {name}.timer{linked} && rm {quoted} && {systemctl} daemon-reload
 ",
+        quoted = format_args!("{} {}", quote_argument(&service), quote_argument(&timer)),
         user = if is_root { "" } else { "--user " },
     )
 }
@@ -167,6 +184,20 @@ mod tests {
         assert_eq!(quote_word("a b"), "\"a b\"");
         assert_eq!(quote_word("100%n $HOME \"x\" \\"), "\"100%%n $$HOME \\\"x\\\" \\\\\"");
         assert_eq!(quote_word("a\nExecStart=evil"), "\"a\\nExecStart=evil\"");
+    }
+
+    #[test]
+    fn units_in_a_directory_that_systemd_does_not_search_are_linked() {
+        let text = format_instructions("forge-drift-lab", Utf8Path::new("/srv/my units"), true, false);
+        let files = "'/srv/my units/forge-drift-lab.service' '/srv/my units/forge-drift-lab.timer'";
+        let reload = "systemctl daemon-reload";
+        let enable = format!("  systemctl link {files} && {reload} && systemctl enable --now forge-drift-lab.timer\n");
+        assert!(text.contains(&enable), "{text}");
+        let disable = "systemctl disable --now forge-drift-lab.timer forge-drift-lab.service";
+        assert!(text.contains(&format!("  {disable} && rm {files} && {reload}\n")), "{text}");
+        let text = format_instructions("forge-drift-lab", Utf8Path::new(SYSTEM_UNIT_DIR), true, true);
+        assert!(text.contains(&format!("  {reload} && systemctl enable --now forge-drift-lab.timer\n")), "{text}");
+        assert!(text.contains("  systemctl disable --now forge-drift-lab.timer && rm /etc/systemd/"), "{text}");
     }
 
     #[test]

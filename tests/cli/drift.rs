@@ -10,6 +10,9 @@ fn install_timer_writes_units_and_prints_how_to_undo() {
     let arguments = ["drift", "c.yaml", "--on", "gpu01", "--install-timer", "--every", "30m", "--unit-dir", "units"];
     let said = place.forge(&arguments);
     assert!(said.starts_with("exit 0\n") && said.contains("disable --now forge-drift-lab.timer"), "{said}");
+    // systemd does not search that directory, and links need absolute paths.
+    let unit = place.path().join("units/forge-drift-lab");
+    assert!(said.contains(&format!(" link {0}.service {0}.timer && ", unit.display())), "{said}");
     let service = place.read("units/forge-drift-lab.service");
     let exec = service.lines().find(|line| line.starts_with("ExecStart=")).unwrap();
     let folder = place.path().display();
