@@ -27,10 +27,14 @@ pub(super) fn translate_ssh_args(var: &AnsibleVar) -> VarMeaning {
     for (option, argument) in split_options(&words) {
         match convert_option(option, argument).map(|(key, value)| (SettingSlot::Connect(key), Value::from(value))) {
             // ssh uses the first value of an option.
-            Some((slot, value)) if settings.iter().all(|(other, _)| *other != slot) => settings.push((slot, value)),
+            Some((slot, value)) if settings.iter().all(|(other, _)| *other != slot) => {
+                rest.extend(is_direct(&value).then(|| name_option(option, argument)));
+                settings.push((slot, value));
+            }
             _ => rest.push(name_option(option, argument)),
         }
     }
+    settings.retain(|(_, value)| !is_direct(value));
     match settings.is_empty() {
         true => VarMeaning::Nowhere(NOT_CONVERTED),
         false => VarMeaning::Parts(settings, rest),
@@ -78,6 +82,11 @@ fn name_option(option: &str, argument: Option<&str>) -> String {
         ("-o", Some((key, _))) => format!("-o {key}"),
         _ => option.to_owned(),
     }
+}
+
+/// Reports whether ssh connects without a jump host, also where its configuration names one.
+fn is_direct(hops: &Value) -> bool {
+    hops.as_str().is_some_and(|hops| hops.eq_ignore_ascii_case("none"))
 }
 
 fn are_jump_hosts(hops: &str) -> bool {

@@ -85,6 +85,24 @@ fn unsupported_ssh_arguments_do_not_prevent_the_others() {
     assert_eq!(said, expected);
 }
 
+/// ssh uses the first value of an option: `none` prevents a later jump host.
+#[test]
+fn direct_connection_is_not_a_jump_host() {
+    let text = "[web]\nw1 ansible_ssh_common_args='-o ProxyJump=none -F /etc/ssh/x'\n\
+                w2 ansible_ssh_common_args='-J NONE -o ProxyJump=bastion'\n\
+                w3 ansible_ssh_common_args='-J bastion -o ProxyJump=none'\n";
+    let (starting, said) = convert(&[("hosts", text)]);
+    assert_eq!(starting.hosts["w1"].connect, [("config", json!("/etc/ssh/x"))].into());
+    assert_eq!(starting.hosts["w2"].connect, [].into());
+    assert_eq!(starting.hosts["w3"].connect, [("jump", json!("bastion"))].into());
+    let why = ssh_args::NOT_CONVERTED;
+    let expected = [
+        format!("hosts:2, hosts:4: `ansible_ssh_common_args`: `-o ProxyJump` {why}"),
+        format!("hosts:3: `ansible_ssh_common_args` {why}"),
+    ];
+    assert_eq!(said, expected);
+}
+
 #[test]
 fn unsupported_variables_are_listed_with_their_location() {
     let text = "[web]\nw1 ansible_password=x ansible_python_interpreter=/usr/bin/python3 t=\"{{ y }}\" my-var=1\n\
