@@ -60,11 +60,24 @@ pub async fn verify_signature(
         true => Ok(principal.to_owned()),
         false => Err(SignatureError {
             why: format!("the signature `{signature}` of `{principal}` is invalid: {}", said.failure_reason()),
-            hint:
-                "the plan was changed after it was signed, or signed for another purpose: review it and sign it again"
+            hint: match is_signed_for_plans(bytes, signature).await? {
+                true => format!(
+                    "the signature matches the plan, but `{allowed}` does not permit it: `namespaces` of \
+                     `{principal}` must include `{NAMESPACE}`, and the key must be valid now"
+                ),
+                false => "the plan was changed after it was signed, or signed for another purpose: review it and \
+                          sign it again"
                     .to_owned(),
+            },
         }),
     }
+}
+
+/// Reports whether the signature is for these bytes and this purpose, whoever made it. `verify` fails with the same
+/// status if the bytes differ and if the list does not permit the signer; this ignores the list.
+async fn is_signed_for_plans(bytes: &[u8], signature: &str) -> Result<bool, SignatureError> {
+    let said = run_ssh_keygen(&["check-novalidate", "-n", NAMESPACE, "-s", signature], bytes).await?;
+    Ok(said.status.success())
 }
 
 /// The output of `ssh-keygen`.

@@ -259,12 +259,26 @@ fn signature_of_another_plan_or_namespace_is_rejected() {
         "{said}"
     );
 
+    assert!(said.contains("hint: the plan was changed after it was signed, or signed for another purpose"), "{said}");
+
     std::fs::remove_file(place.path().join("plan.json.sig")).unwrap();
     let mut other = std::process::Command::new("ssh-keygen");
     other.args(["-q", "-Y", "sign", "-n", "file", "-f", "alice", "plan.json"]).current_dir(place.path());
     assert!(other.status().unwrap().success());
     let said = refused(&place, &["--require-signature", "signers"]);
     assert!(said.starts_with(start), "{said}");
+    assert!(said.contains("hint: the plan was changed after it was signed, or signed for another purpose"), "{said}");
+
+    // The signature is good, but its signer may only sign for git.
+    std::fs::remove_file(place.path().join("plan.json.sig")).unwrap();
+    place.forge(&["sign", "plan.json", "--key", "alice"]);
+    let for_git = alice.replace("namespaces=\"forge-plan\"", "namespaces=\"git\"");
+    let place = place.file("git-signers", &for_git);
+    let said = refused(&place, &["--require-signature", "git-signers"]);
+    assert!(said.starts_with(start) && !said.contains("sign it again"), "{said}");
+    let hint = "hint: the signature matches the plan, but `git-signers` does not permit it: `namespaces` of \
+                `alice@example.com` must include `forge-plan`";
+    assert!(said.contains(hint), "{said}");
 }
 
 #[test]
