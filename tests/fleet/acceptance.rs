@@ -121,6 +121,35 @@ fn slow_host_is_named_and_nothing_is_left_behind() {
     assert_eq!(list_due_tests(&nodes), (0, Vec::new()));
 }
 
+/// Prints a number at once and goes on.
+const EARLY: &str = "test: early
+scope: host
+output: number
+limit: 6s
+command: [sh, -c, 'echo 5; sleep 61']
+";
+
+/// A stopped unit looks like success to `systemd-run --wait`, and one that its limit ended like a failed program.
+#[test]
+fn stopped_program_is_not_measured_whatever_it_printed() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let project = Project::new(&nodes).inventory("tests:\n  quick: [{ test: early, on: all, least: 1 }]\n");
+    let project = project.file("tests/early.yaml", EARLY);
+    let limited = project.forge(["test", "inventory.yaml", "--yes", "--unverified"]);
+    let line = format!("  not measured {}  the limit of 6 s stopped the program\n", nodes[0].name);
+    assert!(limited.code == 9 && limited.stdout.contains(&line), "{limited}");
+    assert_eq!(left_behind(&nodes[0]), "");
+
+    let mut command = project.command(["test", "inventory.yaml", "--yes", "--unverified"]);
+    let forge = RunningForge::start_heard(&mut command);
+    nodes[0].until("pgrep -fx 'sleep 61' >/dev/null", 30);
+    forge.interrupt();
+    let ended = forge.finish();
+    let line = format!("  not measured {}  stopped\n", nodes[0].name);
+    assert!(ended.code == 130 && ended.stdout.contains(&line), "{ended}");
+    assert_eq!(left_behind(&nodes[0]), "");
+}
+
 /// Debian's fio reads the file for a second, its sysbench the memory. The second entry asks for a file that does not exist.
 const DISK: &str = "  disk:
     - { test: fio-read, on: HOST, least: 0.001, with: { file: /srv/probe, seconds: 1, depth: 4 } }

@@ -2,7 +2,7 @@
 
 use super::gpu_memory::add_gpu_memory;
 use super::test_host::TestHost;
-use super::test_scripts::{build_program_script, build_server_script, build_stop_script};
+use super::test_scripts::{build_program_script, build_result_script, build_server_script, build_stop_script};
 use crate::acceptance::{
     CollectiveValue, ExpectedValue, TestVerdict, expect_share, judge_bandwidth, judge_collective, judge_dcgm,
     judge_fio, judge_latency, judge_number, judge_nvbandwidth, judge_sysbench, judge_ucx, parse_size,
@@ -21,6 +21,10 @@ use std::time::Duration;
 /// Time for starting and stopping in addition to the test's own limit.
 const GRACE: Duration = Duration::from_secs(30);
 
+/// Seconds for which a server outlives the limit of its client, which starts later: the limit ends the client first,
+/// and the client's result says so.
+const SERVER_GRACE_S: u64 = 15;
+
 /// Bytes that are kept of the begin and of the end of an output.
 const KEPT_OUTPUT: usize = 64 << 10;
 
@@ -30,10 +34,22 @@ pub(super) const STOPPED: &str = "stopped";
 /// How the program ended whose output decides a measurement.
 pub(super) struct ProgramEnd {
     output: HostScriptOutput,
-    /// Whether the user requested a stop before it ended. Its status does not show that: `systemd-run --wait` succeeds
-    /// if its unit was stopped, and a program that catches SIGTERM chooses its status.
-    was_stopped: bool,
+    /// What stopped it; `None` if it ended by itself.
+    stopped_by: Option<StopCause>,
 }
+
+/// What stopped a program.
+#[derive(Clone, Copy, PartialEq)]
+enum StopCause {
+    /// A stop request before it ended. Its status does not show that: `systemd-run --wait` succeeds if its unit was
+    /// stopped, and a program that catches SIGTERM chooses its status.
+    User,
+    /// The time limit of the test.
+    Limit,
+}
+
+/// The result of a unit whose `RuntimeMaxSec=` ended it.
+const RESULT_TIMEOUT: &[u8] = b"timeout";
 
 /// A measurement with what the programs printed.
 pub(super) struct TestMeasurement {
@@ -68,7 +84,7 @@ impl MeasureContext<'_> {
         };
         let unit = format!("forge-test-{}-{number}", self.run);
         let script = build_program_script(&unit, self.test.definition.limit_s, &words);
-        match self.run_program(host, script).await {
+        match self.run_program(host, &unit, script).await {
             Ok(end) => self.judge(&end, Vec::new(), self.expect(&[host], rail)),
             Err(error) => not_measured(describe_transport_error(&error).raw(), Vec::new()),
         }
@@ -99,7 +115,7 @@ impl MeasureContext<'_> {
         };
         let (limit, run) = (self.test.definition.limit_s, self.run);
         let unit = format!("forge-test-{run}-{number}-server");
-        let started = self.run_script(server, build_server_script(&unit, limit, port.into(), &server_words)).await;
+        let started = self.run_script(server, build_server_script(&unit, limit + SERVER_GRACE_S, port.into(), &server_words)).await;
         match started {
             Ok(done) if done.finished.status == 0 => {}
             Ok(done) if self.is_stopped() => return not_measured(STOPPED, vec![read_output(&done)]),
@@ -115,7 +131,8 @@ impl MeasureContext<'_> {
             return not_measured(STOPPED, stopped.map(|done| read_output(&done)).into_iter().collect());
         }
         let client_unit = format!("forge-test-{run}-{number}-client");
-        let end = self.run_program(client, build_program_script(&client_unit, limit, &client_words)).await;
+        let script = build_program_script(&client_unit, limit, &client_words);
+        let end = self.run_program(client, &client_unit, script).await;
         let stopped = self.run_script(server, build_stop_script(&unit)).await;
         let printed = stopped.map(|done| read_output(&done)).unwrap_or_default();
         match end {
@@ -130,9 +147,24 @@ impl MeasureContext<'_> {
     }
 
     /// Runs the script of the program that prints the result.
-    pub async fn run_program(&self, host: &TestHost, body: ShellFragment) -> Result<ProgramEnd, TransportError> {
+    pub async fn run_program(
+        &self,
+        host: &TestHost,
+        unit: &str,
+        body: ShellFragment,
+    ) -> Result<ProgramEnd, TransportError> {
         let output = self.run_script(host, body).await?;
-        Ok(ProgramEnd { output, was_stopped: self.is_stopped() })
+        let was_stopped = self.is_stopped();
+        let result = match output.finished.status {
+            0 => None,
+            _ => Some(self.run_script(host, build_result_script(unit)).await?),
+        };
+        let is_timeout = |done: HostScriptOutput| done.finished.stdout.trim_ascii() == RESULT_TIMEOUT;
+        let stopped_by = match was_stopped {
+            true => Some(StopCause::User),
+            false => result.is_some_and(is_timeout).then_some(StopCause::Limit),
+        };
+        Ok(ProgramEnd { output, stopped_by })
     }
 
     fn parameters_for(&self, rail: Option<&str>, address: Option<&str>) -> BTreeMap<String, String> {
@@ -189,8 +221,13 @@ impl MeasureContext<'_> {
         let done = &end.output;
         let stdout = String::from_utf8_lossy(&done.finished.stdout).into_owned();
         outputs.push(read_output(done));
-        if end.was_stopped {
-            return not_measured(STOPPED, outputs);
+        match end.stopped_by {
+            Some(StopCause::User) => return not_measured(STOPPED, outputs),
+            Some(StopCause::Limit) => {
+                let limit = self.test.definition.limit_s;
+                return not_measured(&format!("the limit of {limit} s stopped the program"), outputs);
+            }
+            None => {}
         }
         // A program that judges itself also exits with an error if it has found one.
         if done.finished.status != 0 && !self.test.definition.output.has_own_verdict() {

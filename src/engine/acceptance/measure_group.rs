@@ -76,7 +76,7 @@ impl MeasureContext<'_> {
             return not_measured(STOPPED, Vec::new());
         }
         let script = build_user_program_script(unit, self.test.definition.limit_s, &launch.user, words);
-        match self.run_program(launch.launcher, script).await {
+        match self.run_program(launch.launcher, unit, script).await {
             Ok(end) => self.judge(&end, Vec::new(), self.expect(group, None)),
             Err(error) => not_measured(describe_transport_error(&error).raw(), Vec::new()),
         }

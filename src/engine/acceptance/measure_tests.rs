@@ -131,3 +131,20 @@ async fn result_from_before_a_stop_request_counts() {
     }));
     assert_eq!(measure(&[server, client], &cancel).await.value(), Some(5.0));
 }
+
+/// `systemd-run --wait` exits 1 for a unit that its limit stopped, like for a program that fails with 1.
+#[tokio::test]
+async fn limit_that_stopped_a_program_is_named() {
+    for (result, why) in [
+        ("timeout\n", "the limit of 6 s stopped the program"),
+        ("exit-code\n", "exit status 1"),
+        ("", "exit status 1"),
+    ] {
+        let host = TestHost::answering("n1", AnsweringHost(move |text: &str| match text.contains("systemd-run") {
+            true => answer(1, "timeout\n"),
+            false => answer(0, result),
+        }));
+        let cancel = CancelSignal::default();
+        assert_eq!(measure(&[host], &cancel).await, TestVerdict::not_measured(why), "{result:?}");
+    }
+}

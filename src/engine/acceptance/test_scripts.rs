@@ -42,24 +42,45 @@ return 124
 "#;
 
 /// `$1` unit, `$2` limit, then the program. `--wait` returns its exit status.
+/// The service manager forgets a unit that ended, so `ExecStopPost` writes its result to a file, for
+/// [`READ_RESULT`]. This run holds the host's lock and tests a host in one measurement at a time: other files are those
+/// of killed runs.
 const RUN_PROGRAM: &str = r#"[ -d /run/systemd/system ] || { echo 'the host has no systemd' >&2; return 126; }
 forge_u=$1 forge_l=$2
 shift 2
 forge_s=0
+rm -f /run/forge-test-*.result
 systemd-run --quiet --collect --wait --pipe --unit="$forge_u" --description='forge: acceptance test' \
+  --property=ExecStopPost="/bin/sh -c 'echo \$\$SERVICE_RESULT >/run/$forge_u.result'" \
   --property=RuntimeMaxSec="$forge_l" --property=LimitMEMLOCK=infinity -- "$@" </dev/null || forge_s=$?
+[ "$forge_s" != 0 ] || rm -f "/run/$forge_u.result"
 [ "$forge_s" = 0 ] || ! forge_misses "$@" || return 127
 return "$forge_s"
 "#;
 
-/// Like [`RUN_PROGRAM`], with the account as the third argument. The program has the mark of the measurement.
+/// `$1` unit. Prints how the service manager says that the unit ended (`$SERVICE_RESULT` of systemd.exec(5)).
+const READ_RESULT: &str = r#"cat "/run/$1.result" 2>/dev/null
+rm -f "/run/$1.result"
+return 0
+"#;
+
+/// Like [`RUN_PROGRAM`], with the account as the third argument. The program has the mark of the measurement. A
+/// launcher runs the programs of several groups: files of other units may be in use. `ExecStopPost` runs as the
+/// account, which cannot create a file in `/run`.
 const RUN_USER_PROGRAM: &str = r#"[ -d /run/systemd/system ] || { echo 'the host has no systemd' >&2; return 126; }
 forge_u=$1 forge_l=$2 forge_a=$3
 shift 3
 id -u "$forge_a" >/dev/null 2>&1 || { echo "account $forge_a not found" >&2; return 125; }
+forge_s=0
+rm -f "/run/$forge_u.result"
+: >"/run/$forge_u.result" && chown "$forge_a" "/run/$forge_u.result"
 systemd-run --quiet --collect --wait --pipe --unit="$forge_u" --description='forge: acceptance test' \
   --uid="$forge_a" --property=WorkingDirectory='~' --setenv=FORGE_TEST="$forge_u" \
-  --property=RuntimeMaxSec="$forge_l" --property=TimeoutStopSec=10 --property=LimitMEMLOCK=infinity -- "$@" </dev/null
+  --property=ExecStopPost="/bin/sh -c 'echo \$\$SERVICE_RESULT >/run/$forge_u.result'" \
+  --property=RuntimeMaxSec="$forge_l" --property=TimeoutStopSec=10 --property=LimitMEMLOCK=infinity \
+  -- "$@" </dev/null || forge_s=$?
+[ "$forge_s" != 0 ] || rm -f "/run/$forge_u.result"
+return "$forge_s"
 "#;
 
 /// `$1` unit, `$2` limit, `$3` program of the guard.
@@ -123,6 +144,11 @@ pub(super) fn build_server_script(unit: &str, limit_s: u64, port: u64, words: &[
 pub(super) fn build_program_script(unit: &str, limit_s: u64, words: &[String]) -> ShellFragment {
     let body = ShellFragment::new().code(FIND_MISSING).code("forge_test() {\n").code(RUN_PROGRAM).code("}\nforge_test");
     add_words(body.word(unit).number(limit_s), words)
+}
+
+/// Returns the script that prints how a program's unit ended, and forgets it.
+pub(super) fn build_result_script(unit: &str) -> ShellFragment {
+    ShellFragment::new().code("forge_test() {\n").code(READ_RESULT).code("}\nforge_test").word(unit)
 }
 
 /// Returns the script that stops a server and prints its output.
