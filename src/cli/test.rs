@@ -21,8 +21,8 @@ use std::io::{self, Write};
 /// Runs a set of acceptance tests: `quick` (default), `burn-in`, `full`, or a set of the inventory's `tests:`. The tests
 /// occupy devices and links: hosts whose devices are in use, that are locked, or that are not verified are not tested.
 /// Failed measurements are compared, repeated with other pairs, and explained by the host, adapter or network that is
-/// bad. Results are compared with the last accepted run of the set. Exits 5 if a test failed, 9 if something was not
-/// measured.
+/// bad. Results are compared with the last accepted run of the set. Exits 5 if a test failed, 4 if a host could not be
+/// reached, 9 if something was not measured.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge test cluster.yaml                                   the set `quick`

@@ -438,6 +438,7 @@ pub fn acceptance_report() -> crate::engine::AcceptanceReport {
         verdict,
         worse: None,
         outputs: Vec::new(),
+        lost: Vec::new(),
     };
     let expected = "at least 1 Gb/s (declared)";
     let rows = vec![

@@ -126,7 +126,7 @@ mod tests {
 
     fn row(hosts: &[&str], verdict: TestVerdict) -> TestRow {
         let hosts = hosts.iter().map(|name| HostName::new(*name)).collect();
-        TestRow { hosts, rail: None, round: 1, isolation: false, verdict, worse: None, outputs: Vec::new() }
+        TestRow { hosts, rail: None, round: 1, isolation: false, verdict, worse: None, outputs: Vec::new(), lost: Vec::new() }
     }
 
     fn pass() -> TestVerdict {

@@ -202,6 +202,7 @@ mod tests {
             verdict: limit.judge(value),
             worse: None,
             outputs: Vec::new(),
+            lost: Vec::new(),
         }
     }
 

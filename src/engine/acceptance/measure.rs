@@ -12,7 +12,7 @@ use crate::engine::cancel::{CancelSignal, StopLevel};
 use crate::engine::host_session::{HostScriptOutput, describe_transport_error, summarize_stderr};
 use crate::facts::command::nccl_log::parse_nccl_log;
 use crate::facts::command::nccl_tests::parse_nccl_test;
-use crate::model::UntrustedText;
+use crate::model::{HostName, UntrustedText};
 use crate::script::ShellFragment;
 use crate::transport::TransportError;
 use std::collections::BTreeMap;
@@ -55,6 +55,8 @@ const RESULT_TIMEOUT: &[u8] = b"timeout";
 pub(super) struct TestMeasurement {
     pub verdict: TestVerdict,
     pub outputs: Vec<UntrustedText>,
+    /// Hosts that could not be reached any more.
+    pub lost: Vec<HostName>,
 }
 
 /// The inputs of a measurement, except its hosts.
@@ -86,7 +88,7 @@ impl MeasureContext<'_> {
         let script = build_program_script(&unit, self.test.definition.limit_s, &words);
         match self.run_program(host, &unit, script).await {
             Ok(end) => self.judge(&end, Vec::new(), self.expect(&[host], rail)),
-            Err(error) => not_measured(describe_transport_error(&error).raw(), Vec::new()),
+            Err(error) => lose_host(host, &error, describe_transport_error(&error).raw(), Vec::new()),
         }
     }
 
@@ -115,7 +117,9 @@ impl MeasureContext<'_> {
         };
         let (limit, run) = (self.test.definition.limit_s, self.run);
         let unit = format!("forge-test-{run}-{number}-server");
-        let started = self.run_script(server, build_server_script(&unit, limit + SERVER_GRACE_S, port.into(), &server_words)).await;
+        let started = self
+            .run_script(server, build_server_script(&unit, limit + SERVER_GRACE_S, port.into(), &server_words))
+            .await;
         match started {
             Ok(done) if done.finished.status == 0 => {}
             Ok(done) if self.is_stopped() => return not_measured(STOPPED, vec![read_output(&done)]),
@@ -124,7 +128,7 @@ impl MeasureContext<'_> {
                 let why = format!("the server did not start on `{}`: {printed}", server.name);
                 return not_measured(&why, Vec::new());
             }
-            Err(error) => return not_measured(describe_transport_error(&error).raw(), Vec::new()),
+            Err(error) => return lose_host(server, &error, &describe_loss(server, &error), Vec::new()),
         }
         if self.is_stopped() {
             let stopped = self.run_script(server, build_stop_script(&unit)).await;
@@ -134,11 +138,17 @@ impl MeasureContext<'_> {
         let script = build_program_script(&client_unit, limit, &client_words);
         let end = self.run_program(client, &client_unit, script).await;
         let stopped = self.run_script(server, build_stop_script(&unit)).await;
-        let printed = stopped.map(|done| read_output(&done)).unwrap_or_default();
-        match end {
+        let (printed, lost) = match stopped {
+            Ok(done) => (read_output(&done), None),
+            // The client may only have seen that its server does not answer.
+            Err(error) => (UntrustedText::default(), error.is_unreachable().then(|| server.name.clone())),
+        };
+        let mut measured = match end {
             Ok(end) => self.judge(&end, vec![printed], self.expect(&[server, client], rail)),
-            Err(error) => not_measured(describe_transport_error(&error).raw(), vec![printed]),
-        }
+            Err(error) => lose_host(client, &error, &describe_loss(client, &error), vec![printed]),
+        };
+        measured.lost.extend(lost);
+        measured
     }
 
     pub async fn run_script(&self, host: &TestHost, body: ShellFragment) -> Result<HostScriptOutput, TransportError> {
@@ -265,8 +275,24 @@ impl MeasureContext<'_> {
             },
             (TestOutput::Number, _) => judge_number(&stdout, &expected),
         };
-        TestMeasurement { verdict, outputs }
+        TestMeasurement { verdict, outputs, lost: Vec::new() }
     }
+}
+
+/// Returns the measurement of a host whose script has no result.
+pub(super) fn lose_host(
+    host: &TestHost,
+    error: &TransportError,
+    why: &str,
+    outputs: Vec<UntrustedText>,
+) -> TestMeasurement {
+    let lost = error.is_unreachable().then(|| host.name.clone());
+    TestMeasurement { lost: lost.into_iter().collect(), ..not_measured(why, outputs) }
+}
+
+/// Returns why a script of one of several hosts has no result.
+pub(super) fn describe_loss(host: &TestHost, error: &TransportError) -> String {
+    format!("`{}`: {}", host.name, describe_transport_error(error).raw())
 }
 
 /// Returns what a program printed. The middle of a long output is left out: a report has the outputs of all programs.
@@ -286,7 +312,7 @@ fn shorten_middle(text: String) -> String {
 }
 
 pub(super) fn not_measured(why: &str, outputs: Vec<UntrustedText>) -> TestMeasurement {
-    TestMeasurement { verdict: TestVerdict::not_measured(why), outputs }
+    TestMeasurement { verdict: TestVerdict::not_measured(why), outputs, lost: Vec::new() }
 }
 
 pub(super) fn describe_failure(done: &HostScriptOutput) -> String {

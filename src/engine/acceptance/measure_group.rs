@@ -4,12 +4,13 @@
 //! process with the mark of the measurement: when it is stopped, and by itself after the time limit.
 
 use super::group_launch::{GroupLaunch, find_launch};
-use super::measure::{MeasureContext, STOPPED, TestMeasurement, describe_failure, fill_words, not_measured};
+use super::measure::{
+    MeasureContext, STOPPED, TestMeasurement, describe_failure, describe_loss, fill_words, lose_host, not_measured,
+};
 use super::test_host::TestHost;
 use super::test_scripts::{build_guard_script, build_guard_stop_script, build_user_program_script};
 use crate::acceptance::TestVerdict;
 use crate::config::TestPrograms;
-use crate::engine::host_session::describe_transport_error;
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
 
@@ -33,36 +34,52 @@ impl MeasureContext<'_> {
         };
         let is_member = group.iter().any(|host| host.name == launch.launcher.name);
         let guarded: Vec<&TestHost> = group.iter().copied().chain((!is_member).then_some(launch.launcher)).collect();
-        let measured = match self.start_guards(&guarded, &unit).await {
+        let mut measured = match self.start_guards(&guarded, &unit).await {
             Err(_) if self.is_stopped() => not_measured(STOPPED, Vec::new()),
-            Err(why) => not_measured(&why, Vec::new()),
+            Err(failed) => failed,
             Ok(()) => self.run_launcher(&launch, group, &unit, &words).await,
         };
         // A host that cannot be reached any more ends its processes by the limit of its guard.
         let stopped = join_all(guarded.iter().map(|host| self.run_script(host, build_guard_stop_script(&unit)))).await;
-        let failed = |(host, result): (&&TestHost, _)| match result {
-            Ok(done) if !done_well(&done) => Some(format!("`{}`: {}", name_of(host), describe_failure(&done))),
-            _ => None,
-        };
+        let mut left = None;
+        for (host, result) in guarded.iter().zip(stopped) {
+            match result {
+                Ok(done) if done_well(&done) => {}
+                Ok(done) => {
+                    left.get_or_insert_with(|| format!("`{}`: {}", name_of(host), describe_failure(&done)));
+                }
+                Err(error) if error.is_unreachable() && !measured.lost.contains(&host.name) => {
+                    measured.lost.push(host.name.clone());
+                }
+                Err(_) => {}
+            }
+        }
         // A process that is left disturbs the next measurement, and this one may have waited for it.
-        match (guarded.iter().zip(stopped).find_map(failed), &measured.verdict) {
-            (Some(why), TestVerdict::Pass { .. }) => not_measured(&why, measured.outputs),
+        match (left, &measured.verdict) {
+            (Some(why), TestVerdict::Pass { .. }) => {
+                TestMeasurement { lost: measured.lost, ..not_measured(&why, measured.outputs) }
+            }
             _ => measured,
         }
     }
 
-    async fn start_guards(&self, hosts: &[&TestHost], unit: &str) -> Result<(), String> {
+    async fn start_guards(&self, hosts: &[&TestHost], unit: &str) -> Result<(), TestMeasurement> {
         let limit = self.test.definition.limit_s + GUARD_GRACE_S;
         let started = join_all(hosts.iter().map(|host| self.run_script(host, build_guard_script(unit, limit)))).await;
-        let describe = |(host, result)| match result {
-            Ok(done) if done_well(&done) => None,
-            Ok(done) => Some(format!("`{}`: {}", name_of(host), describe_failure(&done))),
-            Err(error) => Some(format!("`{}`: {}", name_of(host), describe_transport_error(&error).raw())),
-        };
-        match hosts.iter().copied().zip(started).find_map(describe) {
-            Some(why) => Err(format!("the test cannot be guarded on {why}")),
-            None => Ok(()),
+        let unguarded = |why: &str| format!("the test cannot be guarded on {why}");
+        for (host, result) in hosts.iter().copied().zip(started) {
+            match result {
+                Ok(done) if done_well(&done) => {}
+                Ok(done) => {
+                    let why = format!("`{}`: {}", name_of(host), describe_failure(&done));
+                    return Err(not_measured(&unguarded(&why), Vec::new()));
+                }
+                Err(error) => {
+                    return Err(lose_host(host, &error, &unguarded(&describe_loss(host, &error)), Vec::new()));
+                }
+            }
         }
+        Ok(())
     }
 
     async fn run_launcher(
@@ -78,7 +95,10 @@ impl MeasureContext<'_> {
         let script = build_user_program_script(unit, self.test.definition.limit_s, &launch.user, words);
         match self.run_program(launch.launcher, unit, script).await {
             Ok(end) => self.judge(&end, Vec::new(), self.expect(group, None)),
-            Err(error) => not_measured(describe_transport_error(&error).raw(), Vec::new()),
+            Err(error) => {
+                let why = describe_loss(launch.launcher, &error);
+                lose_host(launch.launcher, &error, &why, Vec::new())
+            }
         }
     }
 

@@ -1,16 +1,16 @@
 //! Measurements on hosts whose answers are given.
 
-use super::measure::MeasureContext;
+use super::measure::{MeasureContext, TestMeasurement};
 use super::test_host::TestHost;
 use crate::acceptance::TestVerdict;
 use crate::config::{self, LoadOptions, Project};
 use crate::engine::cancel::CancelSignal;
-use crate::engine::host_session::{HostLockAttempt, HostScriptOutput, HostSession};
+use crate::engine::host_session::{HostLockAttempt, HostScriptOutput, HostSession, host_side_error};
 use crate::engine::read_only_session::{ReadOnlySession, SessionClosing, SessionFuture};
-use crate::model::SecretStore;
+use crate::model::{HostName, SecretStore};
 use crate::probe::{Observation, Probe};
 use crate::script::{ScriptToken, ShellFragment};
-use crate::transport::{LockOwner, ScriptOutput, TransportError};
+use crate::transport::{LockOwner, ScriptOutput, TransportError, TransportErrorKind};
 use camino::Utf8Path;
 use secrecy::ExposeSecret;
 use std::collections::BTreeSet;
@@ -48,6 +48,11 @@ impl<F: Fn(&str) -> Answer + Send + Sync> HostSession for AnsweringHost<F> {
     }
 }
 
+fn link_lost_error() -> TransportError {
+    let message = "the connection to the host was lost".to_owned();
+    TransportError { kind: TransportErrorKind::LinkLost, ..host_side_error(message) }
+}
+
 fn answer(status: i32, stdout: &str) -> Answer {
     Ok(ScriptOutput { status, stdout: stdout.into(), stderr: Vec::new(), dropped: 0 })
 }
@@ -71,12 +76,16 @@ fn load_tests() -> Project {
 
 /// Measures one host, or a pair if there are two.
 async fn measure(hosts: &[TestHost], cancel: &CancelSignal) -> TestVerdict {
+    measure_fully(hosts, cancel).await.verdict
+}
+
+async fn measure_fully(hosts: &[TestHost], cancel: &CancelSignal) -> TestMeasurement {
     let project = load_tests();
     let test = &project.tests.sets["quick"][hosts.len() - 1];
     let context = MeasureContext { project: &project, test, run: "r", cancel };
     match hosts {
-        [host] => context.measure_host(host, None, 0).await.verdict,
-        [server, client] => context.measure_pair(server, client, None, 0).await.verdict,
+        [host] => context.measure_host(host, None, 0).await,
+        [server, client] => context.measure_pair(server, client, None, 0).await,
         _ => panic!("one host or two"),
     }
 }
@@ -147,4 +156,29 @@ async fn limit_that_stopped_a_program_is_named() {
         let cancel = CancelSignal::default();
         assert_eq!(measure(&[host], &cancel).await, TestVerdict::not_measured(why), "{result:?}");
     }
+}
+
+/// A server behind a cut cable: its client ends with an error of its own.
+#[tokio::test]
+async fn host_that_is_lost_during_a_measurement_is_named() {
+    let lost_server = AnsweringHost(|text: &str| match text.contains("'serve'") {
+        true => answer(0, ""),
+        false => Err(link_lost_error()),
+    });
+    let client = AnsweringHost(|text: &str| answer(i32::from(text.contains("'ask'")), ""));
+    let hosts = [TestHost::answering("n1", lost_server), TestHost::answering("n2", client)];
+    let measured = measure_fully(&hosts, &CancelSignal::default()).await;
+    assert_eq!(measured.verdict, TestVerdict::not_measured("exit status 1"));
+    assert_eq!(measured.lost, [HostName::new("n1")]);
+
+    let server = AnsweringHost(|_: &str| answer(0, ""));
+    let lost_client = AnsweringHost(|_: &str| Err(link_lost_error()));
+    let hosts = [TestHost::answering("n1", server), TestHost::answering("n2", lost_client)];
+    let measured = measure_fully(&hosts, &CancelSignal::default()).await;
+    assert_eq!(measured.verdict, TestVerdict::not_measured("`n2`: the connection to the host was lost"));
+    assert_eq!(measured.lost, [HostName::new("n2")]);
+
+    let failed = AnsweringHost(|_: &str| Err(host_side_error("no shell".to_owned())));
+    let measured = measure_fully(&[TestHost::answering("n1", failed)], &CancelSignal::default()).await;
+    assert_eq!((measured.verdict, measured.lost), (TestVerdict::not_measured("no shell"), Vec::new()));
 }

@@ -106,6 +106,9 @@ pub struct TestRow {
     pub worse: Option<String>,
     /// What the programs printed: the only one, or server and client.
     pub outputs: Vec<UntrustedText>,
+    /// Its hosts that could not be reached any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<HostName>,
 }
 
 /// A part that is bad.
@@ -122,7 +125,9 @@ pub struct FabricFault {
 impl AcceptanceReport {
     /// Returns the exit code for all results.
     pub fn exit_code(&self) -> ExitCode {
-        let rows = self.tests.iter().flat_map(|test| &test.rows).map(exit_of_row);
+        let rows = || self.tests.iter().flat_map(|test| &test.rows);
+        let lost = rows().any(|row| !row.lost.is_empty()).then_some(ExitCode::Unreachable);
+        let rows = rows().map(exit_of_row).chain(lost);
         let skipped = self.skipped.iter().map(|host| match host.unreachable {
             true => ExitCode::Unreachable,
             false => ExitCode::Unknown,
@@ -168,6 +173,7 @@ mod tests {
             verdict,
             worse: None,
             outputs: Vec::new(),
+            lost: Vec::new(),
         };
         let test = TestReport {
             test: "ucx-bandwidth".into(),
@@ -207,6 +213,9 @@ mod tests {
         let mut skipped = report_of(vec![pass()]);
         skipped.skipped.push(SkippedHost { host: HostName::new("c"), reason: "busy".into(), unreachable: false });
         assert_eq!((skipped.exit_code(), skipped.is_accepted()), (ExitCode::Unknown, false));
+        let mut lost = report_of(vec![pass(), missing()]);
+        lost.tests[0].rows[1].lost.push(HostName::new("b"));
+        assert_eq!(lost.exit_code(), ExitCode::Unreachable, "a host that was lost during a measurement");
         let mut worse = report_of(vec![pass()]);
         worse.tests[0].rows[0].worse = Some("10 % worse".into());
         assert_eq!(worse.exit_code(), ExitCode::VerifyFailed);

@@ -1,11 +1,10 @@
 //! One test on its hosts: measures the pairs of a round at the same time.
 
-use super::measure::MeasureContext;
+use super::measure::{MeasureContext, TestMeasurement};
 use super::report::{TestReport, TestRow};
 use super::round_progress::RoundProgress;
 use super::test_host::TestHost;
 use crate::acceptance::{ExpectedValue, MemberPair, TestVerdict};
-use crate::model::UntrustedText;
 use futures_util::future::join_all;
 
 /// One test on its hosts.
@@ -44,7 +43,7 @@ impl TestRun<'_> {
         .await;
         self.progress.finish_round(started);
         for (hosts, measured) in measured.into_iter().flatten() {
-            let row = self.build_row(&hosts, rail.map(str::to_owned), round, measured.verdict, measured.outputs);
+            let row = self.build_row(&hosts, rail.map(str::to_owned), round, measured);
             report.rows.push(TestRow { isolation, ..row });
         }
     }
@@ -61,7 +60,7 @@ impl TestRun<'_> {
         .await;
         self.progress.finish_round(started);
         for (hosts, measured) in measured {
-            let row = self.build_row(&hosts, None, round, measured.verdict, measured.outputs);
+            let row = self.build_row(&hosts, None, round, measured);
             report.rows.push(TestRow { isolation, ..row });
         }
     }
@@ -71,11 +70,11 @@ impl TestRun<'_> {
         hosts: &[&TestHost],
         rail: Option<String>,
         round: usize,
-        verdict: TestVerdict,
-        outputs: Vec<UntrustedText>,
+        measured: TestMeasurement,
     ) -> TestRow {
+        let TestMeasurement { verdict, outputs, lost } = measured;
         let hosts = hosts.iter().map(|host| host.name.clone()).collect();
-        TestRow { hosts, rail, round, isolation: false, verdict, worse: None, outputs }
+        TestRow { hosts, rail, round, isolation: false, verdict, worse: None, outputs, lost }
     }
 }
 

@@ -1,13 +1,13 @@
 //! Runs the tests of a set, one after the other.
 
 use super::isolate::isolate_faults;
-use super::measure::MeasureContext;
+use super::measure::{MeasureContext, not_measured};
 use super::report::{AcceptanceReport, MeasuredScope, TestReport, TestRow};
 use super::round_progress::RoundProgress;
 use super::test_host::TestHost;
 use super::test_round::{TestRun, apply_peer_limit};
 use super::test_scripts::build_run_stop_script;
-use crate::acceptance::{ExpectedValue, MemberPair, TestVerdict, compare_with_baseline, expect_peers};
+use crate::acceptance::{ExpectedValue, MemberPair, compare_with_baseline, expect_peers};
 use crate::config::{DeclaredLimit, DeclaredTest, PairSelection, PlannedRounds, Project, TestPrograms};
 use crate::engine::cancel::{CancelSignal, StopLevel};
 use crate::engine::event::EventSender;
@@ -92,7 +92,7 @@ impl TestRun<'_> {
         if rails.is_empty() || self.hosts.is_empty() {
             let why =
                 if self.hosts.is_empty() { "no host is left to test" } else { "no active RDMA adapter was found" };
-            report.rows.push(self.build_row(&self.hosts, None, 0, TestVerdict::not_measured(why), Vec::new()));
+            report.rows.push(self.build_row(&self.hosts, None, 0, not_measured(why, Vec::new())));
             return report;
         }
         match test.definition.programs {
@@ -160,7 +160,7 @@ impl TestRun<'_> {
             let done: Vec<_> = futures_util::stream::iter(turns).buffered(parallel).collect().await;
             self.progress.finish_round(started);
             for (host, measured) in done.into_iter().flatten() {
-                report.rows.push(self.build_row(&[host], rail.clone(), round + 1, measured.verdict, measured.outputs));
+                report.rows.push(self.build_row(&[host], rail.clone(), round + 1, measured));
             }
         }
     }
@@ -204,8 +204,7 @@ impl TestRun<'_> {
     }
 
     fn note_unmeasured(&self, hosts: &[&TestHost], rail: Option<&str>, why: &str, report: &mut TestReport) {
-        let verdict = TestVerdict::not_measured(why);
-        report.rows.push(self.build_row(hosts, rail.map(str::to_owned), 0, verdict, Vec::new()));
+        report.rows.push(self.build_row(hosts, rail.map(str::to_owned), 0, not_measured(why, Vec::new())));
     }
 
     async fn run_on_pairs(&self, rails: &[Option<String>], report: &mut TestReport) {
@@ -264,6 +263,7 @@ fn compare_rows(report: &mut TestReport, baseline: &AcceptanceReport, more_is_be
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acceptance::TestVerdict;
     use crate::view::sample;
 
     /// Found on an H100: the bandwidth from the GPU was compared with the earlier one to it.

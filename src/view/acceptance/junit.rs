@@ -82,7 +82,9 @@ fn build_end(test: &TestReport, row: &TestRow) -> Result<String, JunitProblem> {
         MeasurementEnd::NotMeasured => "error",
     };
     let body: Vec<&str> = row.outputs.iter().map(|output| output.raw()).collect();
-    Err(JunitProblem { element, class: end.word(), message: text, body: body.join("\n") })
+    // As for a host that could not be reached before the tests.
+    let class = if row.lost.is_empty() { end.word() } else { "unreachable" };
+    Err(JunitProblem { element, class, message: text, body: body.join("\n") })
 }
 
 /// Returns the hosts that were not tested, and what makes a run without failed measurements incomplete.
