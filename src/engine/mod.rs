@@ -100,7 +100,7 @@ mod work_times;
 mod workload;
 
 pub use acceptance::{
-    AcceptanceReport, AcceptanceRequest, DrainBudget, FabricFault, MeasuredScope, SkippedHost, TestReport, TestRow,
+    AcceptanceReport, AcceptanceRequest, ComparedValues, DrainBudget, FabricFault, MeasuredScope, SkippedHost, TestReport, TestRow,
     find_baseline, read_acceptance, run_acceptance, store_acceptance,
 };
 pub use apply::apply;

@@ -429,7 +429,9 @@ pub fn hostile_report(text: &str) -> RunReport {
 /// Returns a report in which every host prints the words of the command.
 pub fn acceptance_report() -> crate::engine::AcceptanceReport {
     use crate::acceptance::TestVerdict;
-    use crate::engine::{AcceptanceReport, FabricFault, MeasuredScope, SkippedHost, TestReport, TestRow};
+    use crate::engine::{
+        AcceptanceReport, ComparedValues, FabricFault, MeasuredScope, SkippedHost, TestReport, TestRow,
+    };
     let row = |hosts: &[&str], verdict| TestRow {
         hosts: hosts.iter().map(|name| host(name)).collect(),
         rail: None,
@@ -465,6 +467,7 @@ pub fn acceptance_report() -> crate::engine::AcceptanceReport {
             rows,
             faults: vec![fault],
             suspects: Vec::new(),
+            comparison: ComparedValues { compared: 1, other_parameters: 0, without_earlier: 1 },
         }],
         skipped: vec![SkippedHost { host: host("d"), reason: "in use: pid 7".into(), unreachable: false }],
         unstored: Vec::new(),

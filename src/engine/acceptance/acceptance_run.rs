@@ -233,5 +233,6 @@ fn merge_results(earlier: &mut Vec<TestReport>, results: Vec<TestReport>) {
         }));
         test.faults.extend(result.faults);
         test.suspects.extend(result.suspects);
+        test.comparison += result.comparison;
     }
 }

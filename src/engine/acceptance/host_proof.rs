@@ -126,7 +126,16 @@ mod tests {
 
     fn row(hosts: &[&str], verdict: TestVerdict) -> TestRow {
         let hosts = hosts.iter().map(|name| HostName::new(*name)).collect();
-        TestRow { hosts, rail: None, round: 1, isolation: false, verdict, worse: None, outputs: Vec::new(), lost: Vec::new() }
+        TestRow {
+            hosts,
+            rail: None,
+            round: 1,
+            isolation: false,
+            verdict,
+            worse: None,
+            outputs: Vec::new(),
+            lost: Vec::new(),
+        }
     }
 
     fn pass() -> TestVerdict {
@@ -152,6 +161,7 @@ mod tests {
             rows: rows.to_vec(),
             faults: bad.into_iter().map(fault).collect(),
             suspects: Vec::new(),
+            comparison: Default::default(),
         };
         judge_host(&report, &HostName::new(host))
     }

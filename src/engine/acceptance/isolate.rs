@@ -217,6 +217,7 @@ mod tests {
             rows,
             faults: Vec::new(),
             suspects: Vec::new(),
+            comparison: Default::default(),
         };
         let names: Vec<HostName> = hosts.iter().map(|host| HostName::new(*host)).collect();
         let fabric = FabricModel::without_topology(names.len(), 1).unwrap().without_loopback();

@@ -23,5 +23,5 @@ mod test_scripts;
 
 pub use acceptance_run::{AcceptanceRequest, run_acceptance};
 pub use history::{find_baseline, read_acceptance, store_acceptance};
-pub use report::{AcceptanceReport, FabricFault, MeasuredScope, SkippedHost, TestReport, TestRow};
+pub use report::{AcceptanceReport, ComparedValues, FabricFault, MeasuredScope, SkippedHost, TestReport, TestRow};
 pub use test_batch::DrainBudget;

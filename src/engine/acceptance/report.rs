@@ -74,6 +74,28 @@ pub struct TestReport {
     pub faults: Vec<FabricFault>,
     /// Parts of which at least one is bad, if no measurement could separate them.
     pub suspects: Vec<String>,
+    /// How many of its values were compared with the earlier run; all 0 without one.
+    #[serde(default)]
+    pub comparison: ComparedValues,
+}
+
+/// How many measured values were compared with the earlier run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ComparedValues {
+    /// Values that were compared.
+    pub compared: usize,
+    /// Values whose test ran there, but only with other parameters.
+    pub other_parameters: usize,
+    /// Other values for whose test, hosts and adapter it has none.
+    pub without_earlier: usize,
+}
+
+impl std::ops::AddAssign for ComparedValues {
+    fn add_assign(&mut self, other: Self) {
+        self.compared += other.compared;
+        self.other_parameters += other.other_parameters;
+        self.without_earlier += other.without_earlier;
+    }
 }
 
 /// Which hosts a measurement has.
@@ -146,6 +168,13 @@ impl AcceptanceReport {
         unstored.chain(mislabeled).chain(self.not_returned.iter().map(|host| ("node not given back", host)))
     }
 
+    /// Returns how many values of all tests were compared with the earlier run.
+    pub fn count_compared(&self) -> ComparedValues {
+        let mut all = ComparedValues::default();
+        self.tests.iter().for_each(|test| all += test.comparison);
+        all
+    }
+
     /// Returns whether every measurement passed and every host was tested.
     pub fn is_accepted(&self) -> bool {
         self.exit_code() == ExitCode::Done
@@ -184,6 +213,7 @@ mod tests {
             rows: verdicts.into_iter().map(row).collect(),
             faults: Vec::new(),
             suspects: Vec::new(),
+            comparison: ComparedValues::default(),
         };
         AcceptanceReport {
             version: ACCEPTANCE_VERSION,

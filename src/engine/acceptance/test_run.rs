@@ -2,7 +2,7 @@
 
 use super::isolate::isolate_faults;
 use super::measure::{MeasureContext, not_measured};
-use super::report::{AcceptanceReport, MeasuredScope, TestReport, TestRow};
+use super::report::{AcceptanceReport, ComparedValues, MeasuredScope, TestReport, TestRow};
 use super::round_progress::RoundProgress;
 use super::test_host::TestHost;
 use super::test_round::{TestRun, apply_peer_limit};
@@ -87,6 +87,7 @@ impl TestRun<'_> {
             rows: Vec::new(),
             faults: Vec::new(),
             suspects: Vec::new(),
+            comparison: ComparedValues::default(),
         };
         let rails = self.list_rails();
         if rails.is_empty() || self.hosts.is_empty() {
@@ -249,13 +250,22 @@ impl TestRun<'_> {
 
 /// Compares each value with that of an earlier run. `drop` is the share of it that a value may lose.
 fn compare_rows(report: &mut TestReport, baseline: &AcceptanceReport, more_is_better: bool, drop: f64) {
-    let is_same = |other: &&TestReport| other.test == report.test && other.parameters == report.parameters;
-    let earlier: Vec<&TestRow> = baseline.tests.iter().filter(is_same).flat_map(|test| &test.rows).collect();
+    let of_test: Vec<&TestReport> = baseline.tests.iter().filter(|other| other.test == report.test).collect();
+    let is_same = |other: &&&TestReport| other.parameters == report.parameters;
+    let same_tests: Vec<&TestReport> = of_test.iter().filter(is_same).copied().collect();
+    let has_other_parameters = same_tests.is_empty() && !of_test.is_empty();
+    let earlier: Vec<&TestRow> = same_tests.iter().flat_map(|test| &test.rows).collect();
+    let counts = &mut report.comparison;
     for row in &mut report.rows {
+        let Some(value) = row.verdict.value() else { continue };
         let same = |other: &&&TestRow| other.hosts == row.hosts && other.rail == row.rail;
-        let before = earlier.iter().find(same).and_then(|other| other.verdict.value());
-        if let (Some(value), Some(before)) = (row.verdict.value(), before) {
-            row.worse = compare_with_baseline(value, before, more_is_better, drop);
+        match earlier.iter().find(same).and_then(|other| other.verdict.value()) {
+            Some(before) => {
+                row.worse = compare_with_baseline(value, before, more_is_better, drop);
+                counts.compared += 1;
+            }
+            None if has_other_parameters => counts.other_parameters += 1,
+            None => counts.without_earlier += 1,
         }
     }
 }
@@ -273,6 +283,7 @@ mod tests {
             let mut test = sample::acceptance_report().tests.remove(0);
             test.parameters = [("testcase".to_owned(), case.to_owned())].into();
             test.rows.truncate(values.len());
+            test.comparison = ComparedValues::default();
             for (row, value) in test.rows.iter_mut().zip(values) {
                 (row.worse, row.verdict) = (None, TestVerdict::Pass { value: *value, expected: String::new() });
             }
@@ -285,10 +296,29 @@ mod tests {
         let compare = |case: &str, value: f64| {
             let mut report = earlier(case, &[value]);
             compare_rows(&mut report, &baseline, true, 0.05);
-            report.rows.remove(0).worse
+            (report.rows.remove(0).worse.is_some(), report.comparison)
         };
-        assert_eq!(compare("from", 47.6), None);
-        assert!(compare("to", 47.6).is_some());
-        assert_eq!(compare("between", 1.0), None, "never measured");
+        let compared = ComparedValues { compared: 1, ..ComparedValues::default() };
+        let other_parameters = ComparedValues { other_parameters: 1, ..ComparedValues::default() };
+        assert_eq!(compare("from", 47.6), (false, compared));
+        assert_eq!(compare("to", 47.6), (true, compared));
+        assert_eq!(compare("between", 1.0), (false, other_parameters), "never measured");
+    }
+
+    #[test]
+    fn values_without_an_earlier_one_are_not_counted_as_compared() {
+        let mut baseline = sample::acceptance_report();
+        let compare = |baseline: &AcceptanceReport| {
+            let mut report = sample::acceptance_report().tests.remove(0);
+            report.comparison = ComparedValues::default();
+            compare_rows(&mut report, baseline, true, 0.05);
+            report.comparison
+        };
+        assert_eq!(compare(&baseline), ComparedValues { compared: 2, ..ComparedValues::default() }, "of three rows");
+        baseline.tests[0].rows.truncate(1);
+        let one = ComparedValues { compared: 1, without_earlier: 1, ..ComparedValues::default() };
+        assert_eq!(compare(&baseline), one, "the earlier run did not measure the second pair");
+        baseline.tests.clear();
+        assert_eq!(compare(&baseline), ComparedValues { without_earlier: 2, ..ComparedValues::default() });
     }
 }

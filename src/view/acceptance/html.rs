@@ -3,7 +3,9 @@
 //! Architecture Invariant: text of hosts enters only through the escape functions, and the page's
 //! Content-Security-Policy names the digest of its one style: nothing else is loaded or run.
 
-use super::{MeasurementEnd, describe_counts, describe_end, name_measurement, name_test, split_rows};
+use super::{
+    MeasurementEnd, describe_comparison, describe_counts, describe_end, name_measurement, name_test, split_rows,
+};
 use crate::engine::{AcceptanceReport, TestReport, TestRow};
 use crate::view::drift::html::escape::{html_line, html_prose};
 use crate::view::{escape, format_duration};
@@ -53,7 +55,8 @@ fn render_head(report: &AcceptanceReport) -> String {
 
 fn render_top(report: &AcceptanceReport) -> String {
     let (word, class) = if report.is_accepted() { ("accepted", "pass") } else { ("not accepted", "bad") };
-    let against = report.against.as_ref().map(|run| format!(" · compared with run {}", html_line(run)));
+    let compared = |run: &String| html_line(&describe_comparison(run, report.count_compared()));
+    let against = report.against.as_ref().map(|run| format!(" · {}", compared(run)));
     let mut top = format!(
         "<h1>forge test: {}: <span class=\"{class}\">{word}</span></h1>\n<p>{}</p>\n<p>set {} · run {} · took {}{}{}</p>\n",
         html_line(&report.cluster),

@@ -3,7 +3,7 @@
 //! A measurement without a value and a host that was not tested are errors, never skipped test cases: pipelines count
 //! skipped ones as success.
 
-use super::{MeasurementEnd, describe_end, name_measurement, name_test};
+use super::{MeasurementEnd, describe_comparison, describe_end, name_measurement, name_test};
 use crate::engine::{AcceptanceReport, TestReport, TestRow};
 use crate::model::ExitCode;
 use crate::view::escape;
@@ -36,8 +36,7 @@ struct JunitSuite {
 
 /// Writes one document.
 pub fn write_junit(report: &AcceptanceReport, out: &mut dyn Write) -> io::Result<()> {
-    let mut suites: Vec<JunitSuite> =
-        report.tests.iter().map(|test| collect_suite(name_test(report, test), test)).collect();
+    let mut suites: Vec<JunitSuite> = report.tests.iter().map(|test| collect_suite(report, test)).collect();
     let hosts = collect_hosts(report);
     if !hosts.is_empty() {
         suites.push(JunitSuite { name: RUN_SUITE.to_owned(), cases: hosts, note: Vec::new() });
@@ -55,7 +54,7 @@ pub fn write_junit(report: &AcceptanceReport, out: &mut dyn Write) -> io::Result
     writeln!(xml.into_inner())
 }
 
-fn collect_suite(suite: String, test: &TestReport) -> JunitSuite {
+fn collect_suite(report: &AcceptanceReport, test: &TestReport) -> JunitSuite {
     let mut named: BTreeMap<String, usize> = BTreeMap::new();
     let mut build = |row: &TestRow| {
         let name = name_measurement(test, row);
@@ -71,7 +70,8 @@ fn collect_suite(suite: String, test: &TestReport) -> JunitSuite {
         [format!("bad: {}", fault.part)].into_iter().chain(evidence)
     });
     let suspects = (!test.suspects.is_empty()).then(|| format!("one of these is bad: {}", test.suspects.join("; ")));
-    JunitSuite { name: suite, cases, note: faults.chain(suspects).collect() }
+    let compared = report.against.as_ref().map(|run| describe_comparison(run, test.comparison));
+    JunitSuite { name: name_test(report, test), cases, note: faults.chain(suspects).chain(compared).collect() }
 }
 
 fn build_end(test: &TestReport, row: &TestRow) -> Result<String, JunitProblem> {

@@ -1,6 +1,9 @@
 //! Acceptance tests as Markdown for a comment, an issue or a chat: bad parts first, passed measurements as one line.
 
-use super::{MeasurementEnd, describe_counts, describe_end, describe_range, name_measurement, name_test, split_rows};
+use super::{
+    MeasurementEnd, describe_comparison, describe_counts, describe_end, describe_range, name_measurement, name_test,
+    split_rows,
+};
 use crate::engine::{AcceptanceReport, FabricFault, TestReport, TestRow};
 use crate::view::markdown::page::{MarkdownPage, code_span, prose_span};
 use crate::view::{format_count, format_duration};
@@ -34,7 +37,8 @@ pub fn write_markdown(report: &AcceptanceReport, out: &mut dyn Write) -> io::Res
 }
 
 fn render_summary(report: &AcceptanceReport) -> String {
-    let against = report.against.as_ref().map(|run| format!(", compared with run {}", code_span(run, MAX_NAME_CHARS)));
+    let compared = |run: &String| describe_comparison(&code_span(run, MAX_NAME_CHARS), report.count_compared());
+    let against = report.against.as_ref().map(|run| format!(", {}", compared(run)));
     let interrupted = if report.interrupted { " **Interrupted.**" } else { "" };
     format!(
         "Set {} on cluster {}, run {}, {}{}.{interrupted}\n\n",

@@ -16,7 +16,7 @@ pub use markdown::write_markdown;
 pub use text::write_text;
 
 use crate::acceptance::{TestVerdict, format_measure, format_number};
-use crate::engine::{AcceptanceReport, MeasuredScope, TestReport, TestRow};
+use crate::engine::{AcceptanceReport, ComparedValues, MeasuredScope, TestReport, TestRow};
 use crate::model::HostName;
 use crate::view::{fold, format_count};
 
@@ -106,6 +106,22 @@ fn describe_counts(report: &AcceptanceReport) -> String {
     let skipped = report.skipped.len();
     counts.extend((skipped > 0).then(|| format!("{} not tested", format_count(skipped, "host"))));
     counts.join(", ")
+}
+
+/// Returns how many values were compared with the earlier run, and why others were not.
+fn describe_comparison(run: &str, counts: ComparedValues) -> String {
+    let ComparedValues { compared, other_parameters, without_earlier } = counts;
+    let others = [(other_parameters, "measured there with other parameters"), (without_earlier, "not measured there")];
+    let others = others.into_iter().filter(|(count, _)| *count > 0);
+    let others: Vec<String> = others.map(|(count, why)| format!("{} {why}", format_count(count, "value"))).collect();
+    match (compared, others.is_empty()) {
+        (0, true) => format!("not compared with run {run}: nothing was measured"),
+        (0, false) => format!("not compared with run {run}: {}", others.join(", ")),
+        (_, true) => format!("compared with run {run}: {}", format_count(compared, "value")),
+        (_, false) => {
+            format!("compared with run {run}: {}; not compared: {}", format_count(compared, "value"), others.join(", "))
+        }
+    }
 }
 
 /// Returns the measurements that did not pass, and those that did.

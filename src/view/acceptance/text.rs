@@ -1,6 +1,9 @@
 //! Results of acceptance tests: what failed first, with the parts that are bad; passed measurements as one line.
 
-use super::{MeasurementEnd, describe_counts, describe_end, describe_range, name_measurement, name_test, split_rows};
+use super::{
+    MeasurementEnd, describe_comparison, describe_counts, describe_end, describe_range, name_measurement, name_test,
+    split_rows,
+};
 use crate::engine::{AcceptanceReport, TestReport, TestRow};
 use crate::model::ExitCode;
 use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
@@ -108,7 +111,7 @@ fn write_closing(report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write)
         report.run
     )?;
     match &report.against {
-        Some(run) => writeln!(out, "{}", paint(DIM, format!("compared with run {run}"))),
+        Some(run) => writeln!(out, "{}", paint(DIM, describe_comparison(run, report.count_compared()))),
         None => Ok(()),
     }
 }
@@ -116,6 +119,7 @@ fn write_closing(report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::ComparedValues;
     use crate::view::sample;
 
     #[test]
@@ -130,6 +134,23 @@ mod tests {
         assert_eq!(out.matches("exit status 127: command not found").count(), 1, "{out}");
         assert!(out.contains("  = the same: c, c, c, c, c, c, 2 more\n"), "{out}");
         assert!(out.contains(" 9 not measured"), "{out}");
+    }
+
+    #[test]
+    fn comparison_without_a_compared_value_says_why() {
+        let closing = |comparison| {
+            let mut report = sample::acceptance_report();
+            report.tests[0].comparison = comparison;
+            let mut out = Vec::new();
+            write_text(&report, report.exit_code(), &mut out).unwrap();
+            let out = anstream::adapter::strip_str(std::str::from_utf8(&out).unwrap()).to_string();
+            out.lines().last().unwrap_or_default().to_owned()
+        };
+        let counts = |compared, other_parameters| ComparedValues { compared, other_parameters, without_earlier: 0 };
+        assert_eq!(closing(counts(0, 0)), "not compared with run r1: nothing was measured");
+        let changed = "not compared with run r1: 3 values measured there with other parameters";
+        assert_eq!(closing(counts(0, 3)), changed);
+        assert_eq!(closing(counts(6, 0)), "compared with run r1: 6 values");
     }
 
     #[test]
@@ -182,7 +203,7 @@ mod tests {
                     a, b: 0.1\n\n\
              not tested d: in use: pid 7\n\
              not accepted: set `quick`, 1 passed, 1 failed, 1 not measured, 1 host not tested (2.0 s), run r2\n\
-             compared with run r1\n"
+             compared with run r1: 1 value; not compared: 1 value not measured there\n"
         );
     }
 }
