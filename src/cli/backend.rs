@@ -6,9 +6,9 @@ use crate::config;
 use crate::diag::{Diag, DiagList, SourceMap};
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
-    AcceptanceReport, ArtifactReport, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, GeneratedUndo,
-    HoldEnd, HoldReport, HostKeys, NoticeQueue, PastDurations, PastHosts, Recording, RunReport, SavedPlan, ShardPlan,
-    SkippedHost, SlowDiagnosis, UndoSelection,
+    AcceptanceReport, ArtifactReport, BaselineError, DoctorReport, Event, ExecCommand, ExecReport, FetchReport,
+    GeneratedUndo, HoldEnd, HoldReport, HostKeys, NoticeQueue, PastDurations, PastHosts, Recording, RunReport,
+    SavedPlan, ShardPlan, SkippedHost, SlowDiagnosis, UndoSelection,
 };
 use crate::model::{HardwareBoard, HostName};
 use crate::plan::{ObservedHost, Plan, RehearsalReport};
@@ -317,7 +317,7 @@ pub trait Backend {
         settings: &CliSettings,
         events: VerbEvents,
         cancel: Self::Cancel,
-    ) -> impl Future<Output = Result<AcceptanceReport, String>>;
+    ) -> impl Future<Output = Result<AcceptanceReport, BaselineError>>;
 
     /// Asks hosts why a job is slow: of all `hosts`, or of those with the job's pods.
     ///

@@ -463,7 +463,7 @@ impl Backend for LibraryBackend {
         settings: &CliSettings,
         events: VerbEvents,
         cancel: CancelSignal,
-    ) -> Result<engine::AcceptanceReport, String> {
+    ) -> Result<engine::AcceptanceReport, engine::BaselineError> {
         let SetRequest { set, hosts, skipped, against, drain } = request;
         let state = settings.state_folder(&project.inventory);
         let baseline = match against {

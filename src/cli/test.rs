@@ -11,7 +11,7 @@ use super::shared_args::{InventoryArg, OutputFormat};
 use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
 use crate::acceptance::FabricLayout;
 use crate::config::{DeclaredTest, PlannedRounds, Project, TestPrograms};
-use crate::engine::{AcceptanceReport, DrainBudget, SkippedHost};
+use crate::engine::{AcceptanceReport, BaselineError, DrainBudget, SkippedHost};
 use crate::model::{ExitCode, HostName, HostOutcome};
 use crate::view::{JsonWriter, ResultWriter, TextWriter, acceptance as formats, escape, fold, format_count};
 use std::io::{self, Write};
@@ -40,7 +40,8 @@ pub struct TestArgs {
     /// Show which tests would run on which hosts; contacts nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Compare with this run of tests: its name, a prefix, or `last`; defaults to the last accepted run of the set
+    /// Compare with this run of tests: its name, a prefix, or `last`; defaults to the last accepted run of the set. A
+    /// wrong name lists the newest runs
     #[arg(long, value_name = "RUN")]
     pub against: Option<String>,
     /// Also test hosts that are not verified
@@ -208,7 +209,7 @@ async fn test_hosts<B: Backend>(
         cx.backend.run_tests(project, request, cx.settings, events, cancel.clone())
     });
     let report = cx.run_stoppable(&mut stop, work, &cancel).await;
-    let report = report.map_err(CliError::usage)?;
+    let report = report.map_err(baseline_error)?;
     let exit = report.exit_code();
     write_results(cx, output, &report)?;
     let text = output.text_writer();
@@ -219,6 +220,12 @@ async fn test_hosts<B: Backend>(
     let written: Vec<_> = args.report.iter().map(write).collect();
     written.into_iter().collect::<Result<(), _>>()?;
     Ok(exit)
+}
+
+/// Returns the error of `--against`.
+pub fn baseline_error(error: BaselineError) -> CliError {
+    let BaselineError { why, hint } = error;
+    hint.into_iter().fold(CliError::usage(why), CliError::hint)
 }
 
 fn check_reports(reports: &[ReportTarget]) -> Result<(), CliError> {

@@ -129,7 +129,7 @@ async fn measure_suspects<B: Backend>(
         let request = SetRequest { set: SET, hosts: &hosts, skipped: Vec::new(), against: None, drain: false };
         cx.backend.run_tests(project, request, cx.settings, events, cancel.clone())
     });
-    cx.run_stoppable(stop, work, &cancel).await.map(Some).map_err(CliError::usage)
+    cx.run_stoppable(stop, work, &cancel).await.map(Some).map_err(super::test::baseline_error)
 }
 
 #[cfg(test)]

@@ -100,8 +100,8 @@ mod work_times;
 mod workload;
 
 pub use acceptance::{
-    AcceptanceReport, AcceptanceRequest, ComparedValues, DrainBudget, FabricFault, MeasuredScope, SkippedHost, TestReport, TestRow,
-    find_baseline, read_acceptance, run_acceptance, store_acceptance,
+    AcceptanceReport, AcceptanceRequest, BaselineError, ComparedValues, DrainBudget, FabricFault, MeasuredScope,
+    SkippedHost, TestReport, TestRow, find_baseline, read_acceptance, run_acceptance, store_acceptance,
 };
 pub use apply::apply;
 pub use bind_saved_plan::bind_saved_plan;

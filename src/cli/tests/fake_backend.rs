@@ -230,7 +230,7 @@ impl Backend for FakeBackend {
         _: &CliSettings,
         _: VerbEvents,
         (): (),
-    ) -> Result<crate::engine::AcceptanceReport, String> {
+    ) -> Result<crate::engine::AcceptanceReport, crate::engine::BaselineError> {
         unreachable!("tests are tested with the real library")
     }
 

@@ -20,13 +20,48 @@ pub fn store_acceptance(state: &Utf8Path, report: &AcceptanceReport) -> Result<U
     StateStore::new(state, &report.cluster).write_json(FOLDER, &name, report).map_err(|error| error.to_string())
 }
 
+/// Why the run to compare with was not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaselineError {
+    /// The failure, a lowercase fragment.
+    pub why: String,
+    /// The runs that can be named; `None` if there are none.
+    pub hint: Option<String>,
+}
+
+/// Up to this number of runs are suggested.
+const SUGGESTED_RUNS: usize = 5;
+
 /// Reads the report of a run of `set`: its name, a unique prefix of it, or `last`, the newest run of this set.
 ///
 /// # Errors
-/// No such run, one of another set, or its report cannot be read: the reason.
-pub fn read_acceptance(state: &Utf8Path, cluster: &str, set: &str, run: &str) -> Result<AcceptanceReport, String> {
+/// No such run, one of another set, or its report cannot be read: the reason, with the newest runs of the set.
+pub fn read_acceptance(
+    state: &Utf8Path,
+    cluster: &str,
+    set: &str,
+    run: &str,
+) -> Result<AcceptanceReport, BaselineError> {
     let folder = tests_folder(state, cluster);
     let names = list_runs(&folder);
+    find_report(&folder, &names, set, run)
+        .map_err(|why| BaselineError { why, hint: suggest_runs(&folder, &names, set) })
+}
+
+/// Returns the newest runs of a set with their results: no other verb lists them.
+fn suggest_runs(folder: &Utf8Path, names: &[String], set: &str) -> Option<String> {
+    let reports = names.iter().rev().filter_map(|name| read_report(&folder.join(format!("{name}.json"))).ok());
+    let of_set = reports.filter(|report| report.set == set).take(SUGGESTED_RUNS);
+    let listed: Vec<String> = of_set
+        .map(|report| {
+            let result = if report.is_accepted() { "accepted" } else { "not accepted" };
+            format!("`{}` ({result})", report.run)
+        })
+        .collect();
+    (!listed.is_empty()).then(|| format!("the newest runs of the set `{set}` are {}", listed.join(", ")))
+}
+
+fn find_report(folder: &Utf8Path, names: &[String], set: &str, run: &str) -> Result<AcceptanceReport, String> {
     let read = |name: &str| read_report(&folder.join(format!("{name}.json")));
     if run == "last" {
         let found =
@@ -41,7 +76,7 @@ pub fn read_acceptance(state: &Utf8Path, cluster: &str, set: &str, run: &str) ->
             }
             report => Ok(report),
         },
-        [] => Err(format!("no run of tests `{run}` in `{folder}`")),
+        [] => Err(format!("run of tests `{run}` not found in `{folder}`")),
         _ => Err(format!("several runs of tests begin with `{run}`")),
     }
 }
@@ -71,5 +106,34 @@ fn read_report(path: &Utf8Path) -> Result<AcceptanceReport, String> {
     match report.version {
         ACCEPTANCE_VERSION => Ok(report),
         other => Err(format!("`{path}` has version {other}, this forge supports version {ACCEPTANCE_VERSION}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::sample;
+
+    #[test]
+    fn wrong_name_of_a_run_is_answered_with_the_runs_of_the_set() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = Utf8Path::from_path(dir.path()).unwrap();
+        let read = |run: &str| read_acceptance(state, "c", "quick", run).map(|report| report.run);
+        assert_eq!(read("r9").unwrap_err().hint, None, "no runs yet");
+        for (run, set) in [("r1", "quick"), ("r2", "quick"), ("s1", "full")] {
+            let mut report = sample::acceptance_report();
+            (report.run, report.set) = (run.to_owned(), set.to_owned());
+            if run == "r1" {
+                report.skipped.clear();
+                report.tests[0].rows.truncate(1);
+            }
+            store_acceptance(state, &report).unwrap();
+        }
+        let hint = "the newest runs of the set `quick` are `r2` (not accepted), `r1` (accepted)";
+        let wrong = read("r9").unwrap_err();
+        assert!(wrong.why.starts_with("run of tests `r9` not found in `"), "{}", wrong.why);
+        assert_eq!(wrong.hint.as_deref(), Some(hint));
+        assert_eq!(read("s1").unwrap_err().hint.as_deref(), Some(hint), "a run of another set");
+        assert_eq!((read("last"), read("r1")), (Ok("r2".to_owned()), Ok("r1".to_owned())));
     }
 }

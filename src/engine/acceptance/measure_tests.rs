@@ -68,8 +68,7 @@ fn load_tests() -> Project {
     let entries = "    - { test: early, on: all, least: 1 }\n    - { test: pair, on: all, least: 1 }\n";
     write("inventory.yaml", &format!("cluster: c\nhosts:\n  n[1:2]: {{}}\ntests:\n  quick:\n{entries}"));
     let inventory = Utf8Path::from_path(dir.path()).unwrap().join("inventory.yaml");
-    let options =
-        LoadOptions { trust: true, embedded: &[], env: &|_| None, programs: config::SecretPrograms::Skip };
+    let options = LoadOptions { trust: true, embedded: &[], env: &|_| None, programs: config::SecretPrograms::Skip };
     let (project, diags, _) = config::load_for_tests(&inventory, &options);
     project.unwrap_or_else(|| panic!("{diags:?}"))
 }
@@ -113,13 +112,16 @@ async fn pair_is_stopped_with_its_client_and_while_its_server_starts() {
         let cancel = CancelSignal::default();
         let build = |name| {
             let stop = cancel.clone();
-            TestHost::answering(name, AnsweringHost(move |text: &str| match text.contains(stopped_script) {
-                true => {
-                    stop.raise_level();
-                    answer(status, "5\n")
-                }
-                false => answer(0, ""),
-            }))
+            TestHost::answering(
+                name,
+                AnsweringHost(move |text: &str| match text.contains(stopped_script) {
+                    true => {
+                        stop.raise_level();
+                        answer(status, "5\n")
+                    }
+                    false => answer(0, ""),
+                }),
+            )
         };
         let verdict = measure(&[build("n1"), build("n2")], &cancel).await;
         assert_eq!(verdict, TestVerdict::not_measured("stopped"), "{stopped_script}");
@@ -132,27 +134,31 @@ async fn result_from_before_a_stop_request_counts() {
     let cancel = CancelSignal::default();
     let client = TestHost::answering("n2", AnsweringHost(|_: &str| answer(0, "5\n")));
     let stop = cancel.clone();
-    let server = TestHost::answering("n1", AnsweringHost(move |text: &str| {
-        if !text.contains("'serve'") {
-            stop.raise_level();
-        }
-        answer(0, "")
-    }));
+    let server = TestHost::answering(
+        "n1",
+        AnsweringHost(move |text: &str| {
+            if !text.contains("'serve'") {
+                stop.raise_level();
+            }
+            answer(0, "")
+        }),
+    );
     assert_eq!(measure(&[server, client], &cancel).await.value(), Some(5.0));
 }
 
 /// `systemd-run --wait` exits 1 for a unit that its limit stopped, like for a program that fails with 1.
 #[tokio::test]
 async fn limit_that_stopped_a_program_is_named() {
-    for (result, why) in [
-        ("timeout\n", "the limit of 6 s stopped the program"),
-        ("exit-code\n", "exit status 1"),
-        ("", "exit status 1"),
-    ] {
-        let host = TestHost::answering("n1", AnsweringHost(move |text: &str| match text.contains("systemd-run") {
-            true => answer(1, "timeout\n"),
-            false => answer(0, result),
-        }));
+    for (result, why) in
+        [("timeout\n", "the limit of 6 s stopped the program"), ("exit-code\n", "exit status 1"), ("", "exit status 1")]
+    {
+        let host = TestHost::answering(
+            "n1",
+            AnsweringHost(move |text: &str| match text.contains("systemd-run") {
+                true => answer(1, "timeout\n"),
+                false => answer(0, result),
+            }),
+        );
         let cancel = CancelSignal::default();
         assert_eq!(measure(&[host], &cancel).await, TestVerdict::not_measured(why), "{result:?}");
     }

@@ -22,6 +22,6 @@ mod test_run;
 mod test_scripts;
 
 pub use acceptance_run::{AcceptanceRequest, run_acceptance};
-pub use history::{find_baseline, read_acceptance, store_acceptance};
+pub use history::{BaselineError, find_baseline, read_acceptance, store_acceptance};
 pub use report::{AcceptanceReport, ComparedValues, FabricFault, MeasuredScope, SkippedHost, TestReport, TestRow};
 pub use test_batch::DrainBudget;
