@@ -3,12 +3,15 @@
 use crate::model::UntrustedText;
 use crate::probe::{RecordsState, WriterTrace};
 
+/// Begin of the names of the units of `forge test`.
+const TEST_UNITS: &str = "forge-test-";
+
 /// Work of a run on a host at the time of the observation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OngoingWork {
     /// A run that holds the writer lock, or that detached from a script which is still running.
     Run(WriterTrace),
-    /// The unit of a long step.
+    /// The unit of a long step, or of a program of `forge test`.
     Unit {
         /// The name of the unit.
         name: String,
@@ -41,7 +44,8 @@ impl OngoingWork {
             Self::Run(writer) => format!("another run works on this host: {}", writer.describe()),
             Self::Unit { name, since } => {
                 let since = if since.is_empty() { String::new() } else { format!(", since {}", since.raw()) };
-                format!("a step of another run is still running on this host: unit `{name}`{since}")
+                let what = if name.starts_with(TEST_UNITS) { "a test" } else { "a step" };
+                format!("{what} of another run is still running on this host: unit `{name}`{since}")
             }
         }
     }
@@ -60,5 +64,8 @@ mod tests {
             "a step of another run is still running on this host: unit `forge-r1-0001.service`, since Sat 09:30";
         assert_eq!(described.as_deref(), Some(expected));
         assert_eq!(OngoingWork::from_state(&RecordsState::default()), None);
+        let test = OngoingWork::Unit { name: "forge-test-r1-0-0.service".to_owned(), since: "".into() };
+        let expected = "a test of another run is still running on this host: unit `forge-test-r1-0-0.service`";
+        assert_eq!(test.describe(), expected);
     }
 }

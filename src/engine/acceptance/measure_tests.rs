@@ -5,10 +5,10 @@ use super::test_host::TestHost;
 use crate::acceptance::TestVerdict;
 use crate::config::{self, LoadOptions, Project};
 use crate::engine::cancel::CancelSignal;
-use crate::engine::host_session::{HostLockAttempt, HostScriptOutput, HostSession, host_side_error};
+use crate::engine::host_session::{HostLockAttempt, HostScriptOutput, HostSession, LeftoverWork, host_side_error};
 use crate::engine::read_only_session::{ReadOnlySession, SessionClosing, SessionFuture};
 use crate::model::{HostName, SecretStore};
-use crate::probe::{Observation, Probe};
+use crate::probe::{Observation, Probe, ProbeReading, RecordsState};
 use crate::script::{ScriptToken, ShellFragment};
 use crate::transport::{LockOwner, ScriptOutput, TransportError, TransportErrorKind};
 use camino::Utf8Path;
@@ -23,7 +23,11 @@ struct AnsweringHost<F>(F);
 
 impl<F: Fn(&str) -> Answer + Send + Sync> ReadOnlySession for AnsweringHost<F> {
     fn observe<'s>(&'s self, _: &'s BTreeSet<Probe>, _: &'s SecretStore) -> SessionFuture<'s, Observation> {
-        unreachable!("a measurement sends no probes")
+        let running = vec![("forge-test-r0-0-0-0.service".to_owned(), "Sat 09:30".into())];
+        let state = RecordsState { running, ..RecordsState::default() };
+        let mut observation = Observation::default();
+        observation.insert(Probe::Records, Ok(ProbeReading::Records(Box::new(state))));
+        Box::pin(async { Ok(observation) })
     }
 
     fn close(self: Box<Self>) -> SessionClosing {
@@ -187,4 +191,18 @@ async fn host_that_is_lost_during_a_measurement_is_named() {
     let failed = AnsweringHost(|_: &str| Err(host_side_error("no shell".to_owned())));
     let measured = measure_fully(&[TestHost::answering("n1", failed)], &CancelSignal::default()).await;
     assert_eq!((measured.verdict, measured.lost), (TestVerdict::not_measured("no shell"), Vec::new()));
+}
+
+#[tokio::test]
+async fn unit_of_an_earlier_run_is_named_with_its_start() {
+    let host = TestHost::answering("n1", AnsweringHost(|_: &str| answer(0, "")));
+    let project = load_tests();
+    for (unit, expected) in [
+        ("forge-test-r0-0-0-0", "a test of another run", "unit `forge-test-r0-0-0-0.service`, since Sat 09:30"),
+        ("forge-r1-0001", "a step of another run", "unit `forge-r1-0001`"),
+    ]
+    .map(|(unit, what, name)| (unit, format!("{what} is still running on this host: {name}")))
+    {
+        assert_eq!(host.describe_leftover(&project, &LeftoverWork::Unit(unit.into())).await.raw(), expected);
+    }
 }

@@ -2,12 +2,13 @@
 
 use crate::acceptance::{DeclaredBasis, ObservedBasis, PcieLink, ProofBasis, port_ceiling};
 use crate::config::Project;
-use crate::engine::host_session::{HostLockAttempt, HostSession, describe_transport_error};
+use crate::engine::host_session::{HostLockAttempt, HostSession, LeftoverWork, describe_transport_error};
 use crate::engine::run_options::{RunOptions, SessionRequest};
 use crate::engine::session_connector::OpenSession;
 use crate::engine::window::{TestWindow, join_reasons, list_device_holders, list_lasting_holders};
 use crate::facts::Facts;
 use crate::model::{HostName, UntrustedText, Value, proofs_file_name};
+use crate::plan::OngoingWork;
 use crate::probe::{Probe, ProbeReading};
 use crate::transport::LockOwner;
 use std::collections::{BTreeMap, BTreeSet};
@@ -92,7 +93,7 @@ impl TestHost {
             HostLockAttempt::Held(owner) => {
                 return Err(format!("locked by another run: {}", LockOwner::describe_owner(&owner).raw()).into());
             }
-            HostLockAttempt::Busy(_) => return Err("a step of an earlier run is still active".into()),
+            HostLockAttempt::Busy(work) => return Err(self.describe_leftover(project, &work).await),
         }
         let mut service = service;
         if let Some(window) = service.window.as_deref_mut() {
@@ -103,6 +104,24 @@ impl TestHost {
             (Err(why), Some(window)) => Err(self.give_back_unmeasured(window, why).await),
             (checked, _) => checked,
         }
+    }
+
+    /// Names what an earlier run left running. The lock knows only the unit; the host also knows its start.
+    pub async fn describe_leftover(&self, project: &Project, work: &LeftoverWork) -> UntrustedText {
+        let unit = match work {
+            LeftoverWork::Script(owner) => {
+                return format!("a script is still running here: {}", LockOwner::describe_owner(owner).raw()).into();
+            }
+            LeftoverWork::Unit(unit) => unit.raw(),
+        };
+        let observation = self.link.observe(&BTreeSet::from([Probe::Records]), &project.secrets).await;
+        let is_unit = |(name, _): &&(String, UntrustedText)| name.strip_suffix(".service") == Some(unit);
+        let found = match observation.as_ref().map(|observation| observation.get(&Probe::Records)) {
+            Ok(Ok(ProbeReading::Records(state))) => state.running.iter().find(is_unit).cloned(),
+            _ => None,
+        };
+        let (name, since) = found.unwrap_or_else(|| (unit.to_owned(), UntrustedText::default()));
+        OngoingWork::Unit { name, since }.describe().into()
     }
 
     /// Closes the window of a host that is not tested. Returns the reason, with that of a window that stays open.
