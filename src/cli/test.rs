@@ -11,8 +11,8 @@ use super::shared_args::{InventoryArg, OutputFormat};
 use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
 use crate::acceptance::FabricLayout;
 use crate::config::{DeclaredTest, PlannedRounds, Project, TestPrograms};
-use crate::engine::{AcceptanceReport, BaselineError, DrainBudget, SkippedHost};
-use crate::model::{ExitCode, HostName, HostOutcome};
+use crate::engine::{AcceptanceReport, BaselineError, DrainBudget, SkippedHost, VerifyReport, VerifyResult};
+use crate::model::{ExitCode, HostName, HostOutcome, UntrustedText};
 use crate::view::{JsonWriter, ResultWriter, TextWriter, acceptance as formats, escape, fold, format_count};
 use std::io::{self, Write};
 
@@ -288,9 +288,56 @@ async fn find_unverified_hosts<B: Backend>(
         let unreachable = host.outcome == HostOutcome::Unreachable;
         let reason = match unreachable {
             true => host.reason,
-            false => "not verified: run `forge verify`, or pass `--unverified`".into(),
+            false => describe_unverified(&host.verify),
         };
         SkippedHost { host: host.host, reason, unreachable }
     };
     Ok(report.hosts.into_iter().filter(|host| host.outcome != HostOutcome::Ok).map(skip).collect())
+}
+
+/// Names the first step or verification that did not pass, and counts the others.
+fn describe_unverified(verified: &[VerifyReport]) -> UntrustedText {
+    let failure = |verify: &VerifyReport| match &verify.result {
+        VerifyResult::Failed { reason } => Some(reason.raw().to_owned()),
+        VerifyResult::Unknown { reason } => Some(format!("unknown: {}", reason.raw())),
+        VerifyResult::Held | VerifyResult::Skipped { .. } | VerifyResult::NotApplicable { .. } => None,
+    };
+    let failed: Vec<_> = verified.iter().filter_map(|verify| Some((verify, failure(verify)?))).collect();
+    let Some(((first, why), others)) = failed.split_first() else {
+        return "not verified: run `forge verify`, or pass `--unverified`".into();
+    };
+    let more = if others.is_empty() { String::new() } else { format!(", and {} more", others.len()) };
+    // A plan has no verifications other than its steps.
+    let verb = if first.of_step { "plan" } else { "verify" };
+    let (recipe, name) = (&first.recipe, &first.name);
+    format!("not verified: `{recipe}/{name}` {why}{more}; run `forge {verb}`, or pass `--unverified`").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unverified_host_names_the_first_difference() {
+        let verified = |name: &str, result, of_step| VerifyReport {
+            recipe: "bench".to_owned(),
+            name: name.to_owned(),
+            result,
+            check: None,
+            of_step,
+            place: String::new(),
+        };
+        let differs = || VerifyResult::Failed { reason: "does not match: mode 0600 -> 0644".into() };
+        let held = verified("tool", VerifyResult::Held, true);
+        let one = [held.clone(), verified("probe", differs(), true)];
+        let expected = "not verified: `bench/probe` does not match: mode 0600 -> 0644; run `forge plan`, or pass \
+                        `--unverified`";
+        assert_eq!(describe_unverified(&one).raw(), expected);
+        let unknown = VerifyResult::Unknown { reason: "timeout".into() };
+        let two = [verified("port", unknown, false), verified("probe", differs(), true)];
+        let expected = "not verified: `bench/port` unknown: timeout, and 1 more; run `forge verify`, or pass \
+                        `--unverified`";
+        assert_eq!(describe_unverified(&two).raw(), expected);
+        assert_eq!(describe_unverified(&[held]).raw(), "not verified: run `forge verify`, or pass `--unverified`");
+    }
 }
