@@ -394,7 +394,8 @@ mod tests {
             let script = format!("exec 8<>{0}\nflock -n 8 || echo taken\n{1}", lock.display(), script.expose_secret());
             let (stdout, ..) = run_text(shell, &script);
             assert_eq!(stdout, "held\n\x01MK>0.", "{shell}");
-            let free = std::process::Command::new("flock").arg("-n").arg(&lock).arg("true").status().unwrap();
+            // As long as the next script waits: a process of this one may not have started its program yet.
+            let free = std::process::Command::new("flock").args(["-w", "2"]).arg(&lock).arg("true").status().unwrap();
             assert!(free.success(), "{shell}");
         }
     }
