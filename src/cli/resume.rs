@@ -50,6 +50,9 @@ pub struct ResumeArgs {
     pub options: ApplyOptions,
 }
 
+/// How many earlier runs are searched for hosts that were left.
+const SEARCHED_RUNS: usize = 50;
+
 /// The selector of the hosts that a run did not finish.
 const UNFINISHED: &str = "@unfinished";
 
@@ -86,12 +89,16 @@ fn find_left_hosts<B: Backend>(
         open.retain(|host| run.report.hosts.iter().all(|done| done.host != *host));
     };
     exclude(&mut open, newest);
-    for folder in past_runs::list_cluster_runs(cx, inventory)?.iter().filter(|folder| folder.run < newest.info.run) {
+    for folder in past_runs::list_cluster_runs(cx, inventory)?.iter().take(SEARCHED_RUNS) {
         if open.is_empty() {
             break;
         }
-        let run = past_runs::read_run(folder)?;
-        if !past_runs::is_counted_apply(&run) || run.active {
+        // What an undo took back is not applied again. A run that cannot be read does not hide the others.
+        let Ok(run) = past_runs::read_run(folder) else { continue };
+        if run.info.verb == "undo" {
+            exclude(&mut open, &run);
+        }
+        if !past_runs::is_counted_apply(&run) || run.active || run.info.run >= newest.info.run {
             continue;
         }
         let left = run.report.hosts.iter().filter(|host| open.contains(&host.host) && host.is_unfinished());
@@ -119,13 +126,15 @@ fn resume_left_hosts<B: Backend>(
 ) -> VerbResult {
     let (id, count) = (&run.info.run, format_count(hosts.len(), "host"));
     print_note(cx, &format!("resuming run {id}: {count} unfinished, and in no later run"));
-    if cx.settings.on.is_some() || depends_on_other_hosts(cx, inventory, run) {
-        return resume_run(cx, args, inventory, run);
-    }
     // Not those of the run that a later one finished.
-    let names: Vec<&str> = hosts.iter().map(HostName::as_str).collect();
-    let settings = cx.settings.with_selection(&names.join(","));
-    resume_run(&cx.with_settings(&settings), args, inventory, run)
+    let known = list_inventory_hosts(cx, inventory).unwrap_or_default();
+    let done = known.iter().filter(|host| !hosts.contains(host) && run.report.hosts.iter().any(|of| of.host == **host));
+    let on = cx.settings.on.clone().unwrap_or_else(|| UNFINISHED.to_owned());
+    let settings = match cx.settings.on.is_none() && depends_on_other_hosts(cx, inventory, run) {
+        true => cx.settings.clone(),
+        false => cx.settings.with_selection(&done.fold(on, |on, host| format!("{on}:!{host}"))),
+    };
+    resume_with_new_plan(&cx.with_settings(&settings), args, inventory, run)
 }
 
 fn resume_run<B: Backend>(
@@ -134,9 +143,18 @@ fn resume_run<B: Backend>(
     inventory: &Utf8Path,
     run: &PastRun,
 ) -> VerbResult {
-    if let Some(ending) = resume_saved_plan(cx, args, run) {
-        return ending;
+    match resume_saved_plan(cx, args, run) {
+        Some(ending) => ending,
+        None => resume_with_new_plan(cx, args, inventory, run),
     }
+}
+
+fn resume_with_new_plan<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    args: &ResumeArgs,
+    inventory: &Utf8Path,
+    run: &PastRun,
+) -> VerbResult {
     if cx.settings.on.is_none() && depends_on_other_hosts(cx, inventory, run) {
         print_note(cx, "steps there depend on other hosts: all hosts of the run are planned");
         let names: Vec<&str> = run.report.hosts.iter().map(|host| host.host.as_str()).collect();

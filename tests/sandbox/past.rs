@@ -46,11 +46,35 @@ fn resume_of_one_host_leaves_the_others_to_the_next_resume() {
     both("rm /etc/broken");
     assert!(lab.forge(&["resume", "--on", "b", "--yes"]).starts_with("exit 0\n"));
     assert_eq!(both("cat /etc/lab 2>/dev/null"), ["", "x\n"]);
+    let dry = lab.forge(&["resume", "--dry-run", "--on", "a,b"]);
+    assert!(dry.contains("plan: 1 change on 1 host"), "`b` is finished: {dry}");
     let rest = lab.shell("forge resume --yes; echo exit $?");
     assert!(rest.contains("exit 0") && rest.contains("1 host unfinished, and in no later run"), "{rest}");
     assert_eq!(both("cat /etc/lab"), ["x\n", "x\n"], "{rest}");
     let done = lab.shell("forge resume --yes; echo exit $?");
     assert!(done.contains("exit 0") && done.contains("nothing to resume") && !done.contains("resuming"), "{done}");
+    lab.nothing_is_left();
+}
+
+/// What an undo took back on the host that was left is not applied again.
+#[test]
+fn resume_leaves_what_an_undo_took_back() {
+    let recipe = RECIPE.replace("steps:\n", "steps:\n  - { name: early, file: { path: /etc/early, content: x } }\n");
+    let lab = match Lab::new(Who::all()[0], &[("inventory.yaml", ONE), ("recipes/r.yaml", &recipe)]) {
+        Ok(lab) => lab,
+        Err(why) => return eprintln!("skipped: a sandbox: {why}"),
+    };
+    let both = |code: &str| ["a", "b"].map(|host| lab.inside("inventory.yaml", host, code));
+    both("touch /etc/broken");
+    assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 3\n"));
+    both("rm /etc/broken");
+    let run = lab.shell("ls state/lab/runs");
+    assert!(lab.forge(&["resume", "--on", "b", "--yes"]).starts_with("exit 0\n"));
+    let undone = lab.forge(&["undo", run.trim(), "-i", "inventory.yaml", "--on", "a", "--yes", "--partial"]);
+    assert_eq!(both("ls /etc/early 2>&-"), ["", "/etc/early\n"], "{undone}");
+    let rest = lab.shell("forge resume --yes; echo exit $?");
+    assert!(rest.contains("nothing to resume") && !rest.contains("resuming"), "{rest}");
+    assert_eq!(both("ls /etc/early 2>&-"), ["", "/etc/early\n"], "{rest}");
     lab.nothing_is_left();
 }
 
