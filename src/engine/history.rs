@@ -213,7 +213,7 @@ impl HostJournal {
             reboots: self.reboots,
             node: self.node,
             not_undone: Vec::new(),
-            held_by_hours: false,
+            window_held: false,
             undeclared: Vec::new(),
             accepted: Vec::new(),
             took,

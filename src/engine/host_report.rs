@@ -23,7 +23,7 @@ pub(super) fn empty_report(host: &HostName, outcome: HostOutcome, reason: Untrus
         undeclared: Vec::new(),
         accepted: Vec::new(),
         not_undone: Vec::new(),
-        held_by_hours: false,
+        window_held: false,
         took: Default::default(),
     }
 }

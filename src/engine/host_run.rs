@@ -83,7 +83,7 @@ fn announce_finished(run: &ApplyContext<'_>, plan: &HostPlan, mut report: HostRe
     if report.outcome == HostOutcome::Skipped && is_skipped_as_asked(run, plan, &report) {
         report.outcome = HostOutcome::Pending;
     }
-    report.held_by_hours = run.board.read_data(|data| data.is_window_held(&plan.host));
+    report.window_held = run.board.read_data(|data| data.is_window_held(&plan.host));
     let counts = (plan.has_changes() || run.canaries.contains(&plan.host)) && !report.host.is_cluster();
     run.board.finish_host(&report.host, if counts { report.outcome } else { HostOutcome::Ok });
     if let Some(worker) = &run.options.worker {
@@ -167,6 +167,7 @@ async fn work_on_host(
     let mut host = HostRun::new(HostWork::new(run, plan, seen, session));
     if let Some(hold) = prepare_state_folder(&mut host.work).await {
         host.work.link.close().await;
+        run.board.hold_window(&plan.host);
         return report_new_hold(plan, &hold);
     }
     host.run_all_groups().await;

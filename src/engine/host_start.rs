@@ -48,8 +48,8 @@ pub(super) async fn await_host_start<'r>(
     }
 }
 
-/// Returns that the hours held back the window of a canary other than `host`: its change is not proven, even if the hours
-/// begin while the run goes on.
+/// Returns that the hours or a hold kept closed the window of a canary other than `host`: its change is not proven, even
+/// if the hours begin while the run goes on.
 pub(super) fn find_held_canary(run: &ApplyContext<'_>, host: &HostName) -> Option<String> {
     let mut others = run.canaries.iter().filter(|canary| *canary != host);
     let held = run.board.read_data(|data| others.find(|canary| data.is_window_held(canary)).cloned())?;
@@ -57,7 +57,7 @@ pub(super) fn find_held_canary(run: &ApplyContext<'_>, host: &HostName) -> Optio
 }
 
 pub(super) fn describe_held_canary(canary: &HostName) -> String {
-    format!("the hours held back the window of canary `{canary}`")
+    format!("the window of canary `{canary}` did not open")
 }
 
 /// Returns why no further host may start. The hosts of other workers count too.

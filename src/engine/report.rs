@@ -70,9 +70,9 @@ pub struct HostReport {
     /// Changes of the run that an undo leaves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_undone: Vec<NotUndoneChange>,
-    /// Whether the hours of the rollout held back its window.
+    /// Whether the hours of the rollout, or a hold that began during the run, kept its window closed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub held_by_hours: bool,
+    pub window_held: bool,
     /// Working time of the host, excluding the time in which it waited for its wave, for its place among the active
     /// hosts, or for other hosts.
     pub took: Duration,

@@ -200,7 +200,7 @@ impl SharedRunState {
         });
     }
 
-    /// Records that the window of a host did not open because of the hours.
+    /// Records that the window of a host did not open because of the hours or a hold.
     pub fn hold_window(&self, host: &HostName) {
         self.update_data(|standing| standing.held.insert(host.clone()));
     }

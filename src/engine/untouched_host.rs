@@ -27,7 +27,7 @@ pub(super) fn report_not_started(run: &ApplyContext<'_>, plan: &HostPlan, halt: 
     report
 }
 
-/// Reports a host that waits for a canary whose window the hours held back.
+/// Reports a host that waits for a canary whose window did not open.
 pub(super) fn report_behind_canary(plan: &HostPlan, why: &str) -> HostReport {
     let steps = report_instead_of_changes(plan, &StepResult::Held { reason: why.into() });
     let verify = plan.verify.iter().map(report_planned_verification).collect();

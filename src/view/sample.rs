@@ -302,7 +302,7 @@ pub fn host_report(name: &str, steps: Vec<StepReport>, verify: Vec<VerifyReport>
         undeclared: Vec::new(),
         accepted: Vec::new(),
         not_undone: Vec::new(),
-        held_by_hours: false,
+        window_held: false,
         took: Duration::from_millis(4_200),
     }
 }

@@ -73,7 +73,7 @@ fn ended(outcome: HostOutcome, steps: Vec<StepReport>, verify: Vec<VerifyReport>
         undeclared: vec![],
         accepted: vec![],
         not_undone: vec![],
-        held_by_hours: false,
+        window_held: false,
         took,
     }
 }

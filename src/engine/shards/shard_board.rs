@@ -133,7 +133,7 @@ impl<'p> ShardBoard<'p> {
         }
     }
 
-    /// Returns that the hours held back the window of a canary, so that no other host is changed.
+    /// Returns that the hours or a hold kept the window of a canary closed, so that no other host is changed.
     pub fn find_held_canary(&self) -> Option<String> {
         let held = self.board.read_data(|data| self.canaries.iter().find(|host| data.is_window_held(host)).cloned())?;
         Some(describe_held_canary(&held))
@@ -142,7 +142,7 @@ impl<'p> ShardBoard<'p> {
     /// Records that a host is done. `down`: it is out of service, as far as is known.
     pub fn finish_host(&mut self, report: &HostReport, down: bool) {
         let host = &report.host;
-        if report.held_by_hours {
+        if report.window_held {
             self.board.hold_window(host);
         }
         match down {

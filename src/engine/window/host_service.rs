@@ -92,6 +92,10 @@ impl<'r> HostService<'r> {
         if window.slurm || window.kubernetes.is_some() {
             self.await_free_devices(work, window, false).await?;
         }
+        if window.slurm || window.kubernetes.is_some() || work.run.project.rollout.busy_wait_s.is_some() {
+            // Jobs and pods may have taken hours to end.
+            check_not_on_hold(work).await?;
+        }
         self.stop_units(work, window, slurm).await
     }
 

@@ -108,7 +108,10 @@ pub(super) async fn check_not_on_hold(work: &mut HostWork<'_>) -> Result<(), Win
     let printed = run_own_script(work, window_scripts::build_hold_script(), SHORT_SCRIPT_LIMIT).await?;
     let mark = printed.split_once('\n').map(|(now, text)| HoldMark { text: text.into(), now: now.parse().ok() });
     match mark.as_ref().and_then(HostHold::from_mark) {
-        Some(hold) => Err(WindowRefusal::Held(hold.describe())),
+        Some(hold) => {
+            work.run.board.hold_window(work.host());
+            Err(WindowRefusal::Held(hold.describe()))
+        }
         None => Ok(()),
     }
 }

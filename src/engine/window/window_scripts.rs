@@ -67,7 +67,7 @@ pub fn build_start_script(units: &[String]) -> ShellFragment {
 /// Returns the script that prints the host's clock and the mark of a hold, if it has one.
 pub fn build_hold_script() -> ShellFragment {
     let mark = ShellFragment::new().code("set --").word(HOLD_MARK).code("\n");
-    mark.code("[ ! -e \"$1\" ] && [ ! -L \"$1\" ] || { date +%s; [ ! -f \"$1\" ] || cat -- \"$1\"; }\n")
+    mark.code("[ ! -e \"$1\" ] && [ ! -L \"$1\" ] || { date +%s; [ ! -f \"$1\" ] || cat -- \"$1\" || :; }\n")
 }
 
 /// Returns the script that marks a window as closed.
