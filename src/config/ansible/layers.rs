@@ -222,7 +222,7 @@ fn resolve_template_var(
         VarMeaning::Is(_, Some(value)) => Ok(value),
         // A template of ssh arguments has the slot of the jump hosts.
         VarMeaning::Parts(parts, rest) if rest.is_empty() => match &parts[..] {
-            [(SettingSlot::Connect("jump"), value)] => Ok(value.clone()),
+            [(SettingSlot::Connect("jump"), Some(value))] => Ok(value.clone()),
             _ => Err(NOT_CARRIED),
         },
         _ => Err(NOT_CARRIED),
@@ -246,7 +246,7 @@ fn translate_layer(vars: &AnsibleVars, reading: &mut AnsibleImportLog) -> Writte
                     reading.record_difference(what, reading.format_location(var.span));
                 }
                 for (slot, value) in parts {
-                    layer.entry(slot).or_insert(LayerValue::Value(Some(value)));
+                    layer.entry(slot).or_insert(LayerValue::Value(value));
                 }
             }
             VarMeaning::Is(slot, value) => drop(layer.insert(slot, LayerValue::Value(value))),

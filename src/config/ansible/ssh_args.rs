@@ -34,10 +34,10 @@ pub(super) fn translate_ssh_args(var: &AnsibleVar) -> VarMeaning {
             _ => rest.push(name_option(option, argument)),
         }
     }
-    settings.retain(|(_, value)| !is_direct(value));
     match settings.is_empty() {
         true => VarMeaning::Nowhere(NOT_CONVERTED),
-        false => VarMeaning::Parts(settings, rest),
+        // Without a value, the jump host of a group does not count for the host.
+        false => VarMeaning::Parts(settings.into_iter().map(without_none).collect(), rest),
     }
 }
 
@@ -82,6 +82,11 @@ fn name_option(option: &str, argument: Option<&str>) -> String {
         ("-o", Some((key, _))) => format!("-o {key}"),
         _ => option.to_owned(),
     }
+}
+
+fn without_none((slot, value): (SettingSlot, Value)) -> (SettingSlot, Option<Value>) {
+    let value = Some(value).filter(|value| !is_direct(value));
+    (slot, value)
 }
 
 /// Reports whether ssh connects without a jump host, also where its configuration names one.

@@ -88,7 +88,8 @@ fn unsupported_ssh_arguments_do_not_prevent_the_others() {
 /// ssh uses the first value of an option: `none` prevents a later jump host.
 #[test]
 fn direct_connection_is_not_a_jump_host() {
-    let text = "[web]\nw1 ansible_ssh_common_args='-o ProxyJump=none -F /etc/ssh/x'\n\
+    let text = "[web:vars]\nansible_ssh_common_args='-J gate'\n[web]\n\
+                w1 ansible_ssh_common_args='-o ProxyJump=none -F /etc/ssh/x'\n\
                 w2 ansible_ssh_common_args='-J NONE -o ProxyJump=bastion'\n\
                 w3 ansible_ssh_common_args='-J bastion -o ProxyJump=none'\n";
     let (starting, said) = convert(&[("hosts", text)]);
@@ -97,8 +98,10 @@ fn direct_connection_is_not_a_jump_host() {
     assert_eq!(starting.hosts["w3"].connect, [("jump", json!("bastion"))].into());
     let why = ssh_args::NOT_CONVERTED;
     let expected = [
-        format!("hosts:2, hosts:4: `ansible_ssh_common_args`: `-o ProxyJump` {why}"),
-        format!("hosts:3: `ansible_ssh_common_args` {why}"),
+        format!("hosts:4, hosts:5, hosts:6: `ansible_ssh_common_args`: `-o ProxyJump` {why}"),
+        format!("hosts:5: `ansible_ssh_common_args`: `-J` {why}"),
+        "group web: the setting `jump` is set on each host: forge resolves conflicts between groups by other rules"
+            .to_owned(),
     ];
     assert_eq!(said, expected);
 }

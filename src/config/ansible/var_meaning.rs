@@ -18,7 +18,7 @@ pub(super) enum VarMeaning {
     /// A value for a slot; `None` overrides lower layers without a value.
     Is(SettingSlot, Option<Value>),
     /// Several settings, and the parts of the variable that are not converted.
-    Parts(Vec<(SettingSlot, Value)>, Vec<String>),
+    Parts(Vec<(SettingSlot, Option<Value>)>, Vec<String>),
     /// A slot whose value cannot be converted, with the reason: a lowercase fragment that follows the variable's name.
     Lost(SettingSlot, String),
     /// Forge does not need the variable or has no equivalent, with the reason.
