@@ -108,7 +108,7 @@ impl ConfigFolder<'_> {
         values: &mut OptionValues,
     ) -> Result<(), DependsOnHost> {
         let (word, patterns) = line.split_at_checked("include".len()).unwrap_or((line, ""));
-        let unclear = |c: char| "\"'\\%$=".contains(c);
+        let unclear = |c: char| "\"'\\%$=#".contains(c);
         let is_include = word.eq_ignore_ascii_case("include") && patterns.starts_with(char::is_whitespace);
         if !is_include || patterns.contains(unclear) || depth >= MAX_DEPTH {
             return Err(DependsOnHost);
@@ -239,6 +239,7 @@ mod tests {
             "IncludeX a",
             "Include ~other/x",
             "Include=x",
+            "Include a # b",
         ] {
             assert_eq!(read_config(include), None, "{include}");
         }
