@@ -58,7 +58,7 @@ fn suggest_runs(folder: &Utf8Path, names: &[String], set: &str) -> Option<String
             format!("`{}` ({result})", report.run)
         })
         .collect();
-    (!listed.is_empty()).then(|| format!("the newest runs of the set `{set}` are {}", listed.join(", ")))
+    (!listed.is_empty()).then(|| format!("the set `{set}` ran before as {}", listed.join(", ")))
 }
 
 fn find_report(folder: &Utf8Path, names: &[String], set: &str, run: &str) -> Result<AcceptanceReport, String> {
@@ -129,7 +129,7 @@ mod tests {
             }
             store_acceptance(state, &report).unwrap();
         }
-        let hint = "the newest runs of the set `quick` are `r2` (not accepted), `r1` (accepted)";
+        let hint = "the set `quick` ran before as `r2` (not accepted), `r1` (accepted)";
         let wrong = read("r9").unwrap_err();
         assert!(wrong.why.starts_with("run of tests `r9` not found in `"), "{}", wrong.why);
         assert_eq!(wrong.hint.as_deref(), Some(hint));

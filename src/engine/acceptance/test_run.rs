@@ -253,18 +253,19 @@ fn compare_rows(report: &mut TestReport, baseline: &AcceptanceReport, more_is_be
     let of_test: Vec<&TestReport> = baseline.tests.iter().filter(|other| other.test == report.test).collect();
     let is_same = |other: &&&TestReport| other.parameters == report.parameters;
     let same_tests: Vec<&TestReport> = of_test.iter().filter(is_same).copied().collect();
-    let has_other_parameters = same_tests.is_empty() && !of_test.is_empty();
+    let others: Vec<&TestRow> = of_test.iter().filter(|other| !is_same(other)).flat_map(|test| &test.rows).collect();
     let earlier: Vec<&TestRow> = same_tests.iter().flat_map(|test| &test.rows).collect();
     let counts = &mut report.comparison;
     for row in &mut report.rows {
         let Some(value) = row.verdict.value() else { continue };
         let same = |other: &&&TestRow| other.hosts == row.hosts && other.rail == row.rail;
-        match earlier.iter().find(same).and_then(|other| other.verdict.value()) {
+        let has_value = |rows: &[&TestRow]| rows.iter().filter(same).find_map(|other| other.verdict.value());
+        match has_value(&earlier) {
             Some(before) => {
                 row.worse = compare_with_baseline(value, before, more_is_better, drop);
                 counts.compared += 1;
             }
-            None if has_other_parameters => counts.other_parameters += 1,
+            None if has_value(&others).is_some() => counts.other_parameters += 1,
             None => counts.without_earlier += 1,
         }
     }

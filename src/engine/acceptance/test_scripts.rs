@@ -51,7 +51,7 @@ shift 2
 forge_s=0
 rm -f /run/forge-test-*.result
 systemd-run --quiet --collect --wait --pipe --unit="$forge_u" --description='forge: acceptance test' \
-  --property=ExecStopPost="/bin/sh -c 'echo \$\$SERVICE_RESULT >/run/$forge_u.result'" \
+  --property=ExecStopPost="/bin/sh -c 'echo \$\$SERVICE_RESULT 2>/dev/null >/run/$forge_u.result || :'" \
   --property=RuntimeMaxSec="$forge_l" --property=LimitMEMLOCK=infinity -- "$@" </dev/null || forge_s=$?
 [ "$forge_s" != 0 ] || rm -f "/run/$forge_u.result"
 [ "$forge_s" = 0 ] || ! forge_misses "$@" || return 127
@@ -76,7 +76,7 @@ rm -f "/run/$forge_u.result"
 : >"/run/$forge_u.result" && chown "$forge_a" "/run/$forge_u.result"
 systemd-run --quiet --collect --wait --pipe --unit="$forge_u" --description='forge: acceptance test' \
   --uid="$forge_a" --property=WorkingDirectory='~' --setenv=FORGE_TEST="$forge_u" \
-  --property=ExecStopPost="/bin/sh -c 'echo \$\$SERVICE_RESULT >/run/$forge_u.result'" \
+  --property=ExecStopPost="/bin/sh -c 'echo \$\$SERVICE_RESULT 2>/dev/null >/run/$forge_u.result || :'" \
   --property=RuntimeMaxSec="$forge_l" --property=TimeoutStopSec=10 --property=LimitMEMLOCK=infinity \
   -- "$@" </dev/null || forge_s=$?
 [ "$forge_s" != 0 ] || rm -f "/run/$forge_u.result"

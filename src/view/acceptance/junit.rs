@@ -77,9 +77,9 @@ fn collect_suite(report: &AcceptanceReport, test: &TestReport) -> JunitSuite {
 fn build_end(test: &TestReport, row: &TestRow) -> Result<String, JunitProblem> {
     let (end, text) = (MeasurementEnd::of(row), describe_end(test, row));
     let element = match end {
-        MeasurementEnd::Pass => return Ok(text),
+        MeasurementEnd::Pass if row.lost.is_empty() => return Ok(text),
         MeasurementEnd::Worse | MeasurementEnd::Fail => "failure",
-        MeasurementEnd::NotMeasured => "error",
+        MeasurementEnd::Pass | MeasurementEnd::NotMeasured => "error",
     };
     let body: Vec<&str> = row.outputs.iter().map(|output| output.raw()).collect();
     // As for a host that could not be reached before the tests.

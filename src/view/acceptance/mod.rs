@@ -19,6 +19,7 @@ use crate::acceptance::{TestVerdict, format_measure, format_number};
 use crate::engine::{AcceptanceReport, ComparedValues, MeasuredScope, TestReport, TestRow};
 use crate::model::HostName;
 use crate::view::{fold, format_count};
+use std::collections::BTreeSet;
 
 /// How a measurement ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +74,16 @@ fn name_measurement(test: &TestReport, row: &TestRow) -> String {
     }
 }
 
-/// Returns the value with its limit, or the reason.
+/// Returns the value with its limit, or the reason, and the hosts that were lost.
 fn describe_end(test: &TestReport, row: &TestRow) -> String {
+    let end = describe_verdict(test, row);
+    match row.lost.as_slice() {
+        [] => end,
+        lost => format!("{end}; lost during the measurement: {}", fold::fold_names(lost.iter().map(HostName::as_str))),
+    }
+}
+
+fn describe_verdict(test: &TestReport, row: &TestRow) -> String {
     match (&row.verdict, &row.worse) {
         (TestVerdict::Pass { value, .. }, Some(worse)) => format!("{}: {worse}", format_measure(*value, &test.unit)),
         (TestVerdict::Pass { value, expected }, None) => {
@@ -103,6 +112,8 @@ fn describe_counts(report: &AcceptanceReport) -> String {
     ];
     let others = others.into_iter().map(|(end, word)| (count(end), word)).filter(|(count, _)| *count > 0);
     counts.extend(others.map(|(count, word)| format!("{count} {word}")));
+    let lost: BTreeSet<&HostName> = report.tests.iter().flat_map(|test| &test.rows).flat_map(|row| &row.lost).collect();
+    counts.extend((!lost.is_empty()).then(|| format!("{} lost", format_count(lost.len(), "host"))));
     let skipped = report.skipped.len();
     counts.extend((skipped > 0).then(|| format!("{} not tested", format_count(skipped, "host"))));
     counts.join(", ")
@@ -115,7 +126,7 @@ fn describe_comparison(run: &str, counts: ComparedValues) -> String {
     let others = others.into_iter().filter(|(count, _)| *count > 0);
     let others: Vec<String> = others.map(|(count, why)| format!("{} {why}", format_count(count, "value"))).collect();
     match (compared, others.is_empty()) {
-        (0, true) => format!("not compared with run {run}: nothing was measured"),
+        (0, true) => format!("not compared with run {run}: no measured value"),
         (0, false) => format!("not compared with run {run}: {}", others.join(", ")),
         (_, true) => format!("compared with run {run}: {}", format_count(compared, "value")),
         (_, false) => {
@@ -124,7 +135,7 @@ fn describe_comparison(run: &str, counts: ComparedValues) -> String {
     }
 }
 
-/// Returns the measurements that did not pass, and those that did.
+/// Returns the measurements that did not pass or lost a host, and those that only passed.
 fn split_rows(test: &TestReport) -> (Vec<&TestRow>, Vec<&TestRow>) {
-    test.rows.iter().partition(|row| MeasurementEnd::of(row) != MeasurementEnd::Pass)
+    test.rows.iter().partition(|row| MeasurementEnd::of(row) != MeasurementEnd::Pass || !row.lost.is_empty())
 }

@@ -1,6 +1,6 @@
 //! File formats of a report with each end of a measurement, a bad part and a host that was not tested.
 
-use super::{write_html, write_junit, write_markdown};
+use super::{MeasurementEnd, write_html, write_junit, write_markdown, write_text};
 use crate::acceptance::TestVerdict;
 use crate::engine::AcceptanceReport;
 use crate::view::sample;
@@ -43,6 +43,22 @@ fn junit_counts_what_was_not_measured_as_errors() {
     let different: std::collections::BTreeSet<_> = names.iter().collect();
     assert_eq!(names.len(), different.len(), "{names:?}");
     insta::assert_snapshot!(text);
+}
+
+/// A host decides the exit code also if its measurement passed before it was lost.
+#[test]
+fn lost_host_is_named_in_every_format() {
+    let mut report = sample::acceptance_report();
+    let row = report.tests[0].rows.iter_mut().find(|row| MeasurementEnd::of(row) == MeasurementEnd::Pass).unwrap();
+    row.lost = vec![crate::model::HostName::new("n7")];
+    let before = render(&sample::acceptance_report(), write_junit).matches("<error").count();
+    let junit = render(&report, write_junit);
+    assert_eq!(junit.matches("<error").count(), before + 1, "{junit}");
+    let write_text: AcceptanceWriter = |report, out| write_text(report, report.exit_code(), out);
+    for text in [junit, render(&report, write_text), render(&report, write_markdown), render(&report, write_html)] {
+        assert!(text.contains("lost during the measurement: n7"), "{text}");
+    }
+    assert!(render(&report, write_text).contains("1 host lost"));
 }
 
 #[test]

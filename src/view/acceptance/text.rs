@@ -57,7 +57,8 @@ fn group_equal_rows<'r>(rows: &[&'r TestRow]) -> Vec<Vec<&'r TestRow>> {
     let mut groups: Vec<Vec<&TestRow>> = Vec::new();
     for &row in rows {
         let lacks_result = MeasurementEnd::of(row) == MeasurementEnd::NotMeasured;
-        match groups.iter_mut().find(|own| lacks_result && own.iter().any(|other| other.verdict == row.verdict)) {
+        let is_equal = |other: &&TestRow| other.verdict == row.verdict && other.lost == row.lost;
+        match groups.iter_mut().find(|own| lacks_result && own.iter().any(is_equal)) {
             Some(own) => own.push(row),
             None => groups.push(vec![row]),
         }
@@ -147,7 +148,7 @@ mod tests {
             out.lines().last().unwrap_or_default().to_owned()
         };
         let counts = |compared, other_parameters| ComparedValues { compared, other_parameters, without_earlier: 0 };
-        assert_eq!(closing(counts(0, 0)), "not compared with run r1: nothing was measured");
+        assert_eq!(closing(counts(0, 0)), "not compared with run r1: no measured value");
         let changed = "not compared with run r1: 3 values measured there with other parameters";
         assert_eq!(closing(counts(0, 3)), changed);
         assert_eq!(closing(counts(6, 0)), "compared with run r1: 6 values");
