@@ -58,7 +58,7 @@ pub fn find_newest_apply(folders: &[RunFolder]) -> Result<Option<PastRun>, CliEr
     Ok(None)
 }
 
-/// Reports whether a run is an apply that did not change nothing only because hosts were locked.
+/// Reports whether a run is an apply, and not one that changed nothing because hosts were locked.
 pub fn is_counted_apply(run: &PastRun) -> bool {
     let hosts = &run.report.hosts;
     let is_kept_out = hosts.iter().any(|host| host.outcome == HostOutcome::Locked)

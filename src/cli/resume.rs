@@ -10,9 +10,9 @@ use super::shared_args::{InventoryArg, OutputFormat};
 use super::verb_context::{VerbContext, VerbResult};
 use super::{apply, apply_saved, past_runs, saved_plan};
 use crate::config::RecipeStep;
-use crate::engine::{PastRun, SavedPlan};
+use crate::engine::{HostReport, PastRun, SavedPlan};
 use crate::graph::DependencyKind;
-use crate::model::{ExitCode, HostName, StepScope};
+use crate::model::{ExitCode, HostName, HostOutcome, StepScope};
 use crate::view::progress::ProgressDetail;
 use crate::view::{escape, format_count};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -23,9 +23,9 @@ use std::io::Write;
 ///
 /// Plans again for the hosts of the run that failed, were unreachable, were not started, or did not reach the declared
 /// state for another reason; shows the plan, asks for confirmation, applies and verifies it. Without RUN: the newest apply
-/// of this cluster in the history of this machine, or, if it left nothing, the newest one that left hosts which no later
-/// one included. `--on` limits the hosts further. The run may have been stopped, killed or have failed. forge waits for
-/// steps that are still running on a host.
+/// of this cluster in the history of this machine. `--on` limits the hosts further. The run may have been stopped, killed
+/// or have failed. forge waits for steps that are still running on a host. If the newest apply is finished, but one of the
+/// 50 runs before failed on hosts that no later one included, exits 3 and names that run.
 ///
 /// If the run applied a saved plan whose file and inputs are unchanged, that plan is applied again: hosts that it has
 /// finished do not change. With `--step` or `--skip`, or if it does not hold any more, a new plan is made and shown.
@@ -66,25 +66,38 @@ pub fn run_resume<B: Backend>(cx: &VerbContext<'_, B>, args: &ResumeArgs) -> Ver
     let unfinished = run.report.hosts.iter().filter(|host| host.is_unfinished()).count();
     if unfinished == 0 {
         print_note(cx, &format!("nothing to resume: run {id} finished on {}", format_count(all, "host")));
-        return match find_left_hosts(cx, args, &target.path, &run)? {
-            Some((left, hosts)) => resume_left_hosts(cx, args, &target.path, &left, &hosts),
-            None => show_finished_run(&cx.output_for(&target), &run),
-        };
+        let ended = show_finished_run(&cx.output_for(&target), &run)?;
+        // With a selection or a run, the user means no other hosts.
+        if args.run.is_some() || cx.settings.on.is_some() {
+            return Ok(ended);
+        }
+        let left = find_left_hosts(cx, &target.path, &run)?;
+        left.iter().for_each(|(left, hosts)| print_note(cx, &describe_left_hosts(left, hosts)));
+        return Ok(if left.is_some() { ExitCode::HostsFailed } else { ended });
     }
     print_note(cx, &format!("resuming run {id}: {unfinished} of {} unfinished", format_count(all, "host")));
-    resume_run(cx, args, &target.path, &run)
+    if let Some(ending) = resume_saved_plan(cx, args, &run) {
+        return ending;
+    }
+    if cx.settings.on.is_none() && depends_on_other_hosts(cx, &target.path, &run) {
+        print_note(cx, "steps there depend on other hosts: all hosts of the run are planned");
+        let names: Vec<&str> = run.report.hosts.iter().map(|host| host.host.as_str()).collect();
+        let settings = cx.settings.with_selection(&names.join(","));
+        return apply::run_apply(&cx.with_settings(&settings), &build_apply_args(args, None));
+    }
+    let on = cx.settings.on.as_ref().map_or_else(|| UNFINISHED.to_owned(), |on| format!("{on}:&{UNFINISHED}"));
+    let mut settings = cx.settings.clone();
+    (settings.on, settings.past_run) = (Some(on), Some(id.clone()));
+    apply::run_apply(&cx.with_settings(&settings), &build_apply_args(args, None))
 }
 
-/// Finds what an earlier apply did not finish on hosts that no later one included, as after `resume --on HOST`. Only the
-/// newest such run counts, and only if the user named no run.
+/// Finds the newest earlier apply that failed on hosts which no later one included, as after `resume --on HOST`.
 fn find_left_hosts<B: Backend>(
     cx: &VerbContext<'_, B>,
-    args: &ResumeArgs,
     inventory: &Utf8Path,
     newest: &PastRun,
 ) -> Result<Option<(PastRun, Vec<HostName>)>, CliError> {
-    let Some(hosts) = list_inventory_hosts(cx, inventory).filter(|_| args.run.is_none()) else { return Ok(None) };
-    let mut open: BTreeSet<HostName> = hosts;
+    let Some(mut open) = list_inventory_hosts(cx, inventory) else { return Ok(None) };
     let exclude = |open: &mut BTreeSet<HostName>, run: &PastRun| {
         open.retain(|host| run.report.hosts.iter().all(|done| done.host != *host));
     };
@@ -93,7 +106,7 @@ fn find_left_hosts<B: Backend>(
         if open.is_empty() {
             break;
         }
-        // What an undo took back is not applied again. A run that cannot be read does not hide the others.
+        // What an undo took back is not missing. A run that cannot be read does not hide the others.
         let Ok(run) = past_runs::read_run(folder) else { continue };
         if run.info.verb == "undo" {
             exclude(&mut open, &run);
@@ -101,7 +114,9 @@ fn find_left_hosts<B: Backend>(
         if !past_runs::is_counted_apply(&run) || run.active || run.info.run >= newest.info.run {
             continue;
         }
-        let left = run.report.hosts.iter().filter(|host| open.contains(&host.host) && host.is_unfinished());
+        // What options of that run held back did not fail.
+        let failed = |host: &&HostReport| host.is_unfinished() && host.outcome != HostOutcome::Pending;
+        let left = run.report.hosts.iter().filter(|host| open.contains(&host.host)).filter(failed);
         let left: Vec<HostName> = left.map(|host| host.host.clone()).collect();
         if !left.is_empty() {
             return Ok(Some((run, left)));
@@ -117,54 +132,11 @@ fn list_inventory_hosts<B: Backend>(cx: &VerbContext<'_, B>, inventory: &Utf8Pat
     Some(cx.backend.project(&project).hosts.keys().cloned().collect())
 }
 
-fn resume_left_hosts<B: Backend>(
-    cx: &VerbContext<'_, B>,
-    args: &ResumeArgs,
-    inventory: &Utf8Path,
-    run: &PastRun,
-    hosts: &[HostName],
-) -> VerbResult {
+fn describe_left_hosts(run: &PastRun, hosts: &[HostName]) -> String {
     let (id, count) = (&run.info.run, format_count(hosts.len(), "host"));
-    print_note(cx, &format!("resuming run {id}: {count} unfinished, and in no later run"));
-    // Not those of the run that a later one finished.
-    let known = list_inventory_hosts(cx, inventory).unwrap_or_default();
-    let done = known.iter().filter(|host| !hosts.contains(host) && run.report.hosts.iter().any(|of| of.host == **host));
-    let on = cx.settings.on.clone().unwrap_or_else(|| UNFINISHED.to_owned());
-    let settings = match cx.settings.on.is_none() && depends_on_other_hosts(cx, inventory, run) {
-        true => cx.settings.clone(),
-        false => cx.settings.with_selection(&done.fold(on, |on, host| format!("{on}:!{host}"))),
-    };
-    resume_with_new_plan(&cx.with_settings(&settings), args, inventory, run)
-}
-
-fn resume_run<B: Backend>(
-    cx: &VerbContext<'_, B>,
-    args: &ResumeArgs,
-    inventory: &Utf8Path,
-    run: &PastRun,
-) -> VerbResult {
-    match resume_saved_plan(cx, args, run) {
-        Some(ending) => ending,
-        None => resume_with_new_plan(cx, args, inventory, run),
-    }
-}
-
-fn resume_with_new_plan<B: Backend>(
-    cx: &VerbContext<'_, B>,
-    args: &ResumeArgs,
-    inventory: &Utf8Path,
-    run: &PastRun,
-) -> VerbResult {
-    if cx.settings.on.is_none() && depends_on_other_hosts(cx, inventory, run) {
-        print_note(cx, "steps there depend on other hosts: all hosts of the run are planned");
-        let names: Vec<&str> = run.report.hosts.iter().map(|host| host.host.as_str()).collect();
-        let settings = cx.settings.with_selection(&names.join(","));
-        return apply::run_apply(&cx.with_settings(&settings), &build_apply_args(args, None));
-    }
-    let on = cx.settings.on.as_ref().map_or_else(|| UNFINISHED.to_owned(), |on| format!("{on}:&{UNFINISHED}"));
-    let mut settings = cx.settings.clone();
-    (settings.on, settings.past_run) = (Some(on), Some(run.info.run.clone()));
-    apply::run_apply(&cx.with_settings(&settings), &build_apply_args(args, None))
+    let names: Vec<&str> = hosts.iter().map(HostName::as_str).collect();
+    let names = names.join(",");
+    format!("run {id} left {count} unfinished, which no later run included: `forge resume {id} --on {names}`")
 }
 
 /// Reports whether a step of the unfinished hosts runs on one host for all, waits for other hosts, or reads their exported
