@@ -213,7 +213,7 @@ impl HostJournal {
             reboots: self.reboots,
             node: self.node,
             not_undone: Vec::new(),
-            window_held: false,
+            held_back_by: None,
             undeclared: Vec::new(),
             accepted: Vec::new(),
             took,

@@ -23,7 +23,7 @@ pub(super) fn empty_report(host: &HostName, outcome: HostOutcome, reason: Untrus
         undeclared: Vec::new(),
         accepted: Vec::new(),
         not_undone: Vec::new(),
-        window_held: false,
+        held_back_by: None,
         took: Default::default(),
     }
 }

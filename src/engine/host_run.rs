@@ -14,7 +14,7 @@ use super::host_start::await_host_start;
 use super::host_work::HostWork;
 use super::login_proof::prove_login;
 use super::recipe_verification::{RecipeVerification, can_verdict_change};
-use super::report::{HostReport, VerifyReport};
+use super::report::{HeldBackBy, HostReport, VerifyReport};
 use super::run_context::ApplyContext;
 use super::step_groups::{HostStepGroup, split_into_groups};
 use super::step_records::has_adoptable_steps;
@@ -83,7 +83,7 @@ fn announce_finished(run: &ApplyContext<'_>, plan: &HostPlan, mut report: HostRe
     if report.outcome == HostOutcome::Skipped && is_skipped_as_asked(run, plan, &report) {
         report.outcome = HostOutcome::Pending;
     }
-    report.window_held = run.board.read_data(|data| data.is_window_held(&plan.host));
+    report.held_back_by = run.board.read_data(|data| data.find_held_back(&plan.host));
     let counts = (plan.has_changes() || run.canaries.contains(&plan.host)) && !report.host.is_cluster();
     run.board.finish_host(&report.host, if counts { report.outcome } else { HostOutcome::Ok });
     if let Some(worker) = &run.options.worker {
@@ -167,7 +167,7 @@ async fn work_on_host(
     let mut host = HostRun::new(HostWork::new(run, plan, seen, session));
     if let Some(hold) = prepare_state_folder(&mut host.work).await {
         host.work.link.close().await;
-        run.board.hold_window(&plan.host);
+        run.board.hold_back(&plan.host, HeldBackBy::Hold);
         return report_new_hold(plan, &hold);
     }
     host.run_all_groups().await;

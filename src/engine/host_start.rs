@@ -2,6 +2,7 @@
 
 use super::cancel::StopLevel;
 use super::event::Event;
+use super::report::HeldBackBy;
 use super::run_context::ApplyContext;
 use crate::model::HostName;
 use std::sync::atomic::Ordering;
@@ -39,8 +40,8 @@ pub(super) async fn await_host_start<'r>(
     };
     let permit = permit.ok_or(HostStartRefusal::Stopped)?;
     let is_behind = !run.canaries.contains(host) && !host.is_cluster();
-    if is_behind && let Some(why) = find_held_canary(run, host) {
-        return Err(HostStartRefusal::Held(why));
+    if is_behind && let Some((canary, by)) = find_held_canary(run, host) {
+        return Err(HostStartRefusal::Held(describe_held_canary(&canary, by)));
     }
     match check_failure_budget(run) {
         Some(reason) => Err(HostStartRefusal::Budget(reason)),
@@ -48,16 +49,18 @@ pub(super) async fn await_host_start<'r>(
     }
 }
 
-/// Returns that the hours or a hold kept closed the window of a canary other than `host`: its change is not proven, even
-/// if the hours begin while the run goes on.
-pub(super) fn find_held_canary(run: &ApplyContext<'_>, host: &HostName) -> Option<String> {
+/// Returns a canary other than `host` that is held back: its change is not proven, even if the hours begin while the run
+/// goes on.
+pub(super) fn find_held_canary(run: &ApplyContext<'_>, host: &HostName) -> Option<(HostName, HeldBackBy)> {
     let mut others = run.canaries.iter().filter(|canary| *canary != host);
-    let held = run.board.read_data(|data| others.find(|canary| data.is_window_held(canary)).cloned())?;
-    Some(describe_held_canary(&held))
+    run.board.read_data(|data| others.find_map(|canary| Some((canary.clone(), data.find_held_back(canary)?))))
 }
 
-pub(super) fn describe_held_canary(canary: &HostName) -> String {
-    format!("the window of canary `{canary}` did not open")
+pub(super) fn describe_held_canary(canary: &HostName, by: HeldBackBy) -> String {
+    match by {
+        HeldBackBy::Hours => format!("the hours held back the window of canary `{canary}`"),
+        HeldBackBy::Hold => format!("canary `{canary}` was put on hold"),
+    }
 }
 
 /// Returns why no further host may start. The hosts of other workers count too.

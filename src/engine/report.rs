@@ -70,9 +70,9 @@ pub struct HostReport {
     /// Changes of the run that an undo leaves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_undone: Vec<NotUndoneChange>,
-    /// Whether the hours of the rollout, or a hold that began during the run, kept its window closed.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub window_held: bool,
+    /// What kept its window closed, or kept the run from working on it, although the plan did not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_back_by: Option<HeldBackBy>,
     /// Working time of the host, excluding the time in which it waited for its wave, for its place among the active
     /// hosts, or for other hosts.
     pub took: Duration,
@@ -107,6 +107,16 @@ pub struct StepReport {
     pub took: Duration,
     /// Where the step is declared, `file:line:col`; empty for a run rebuilt from its journal.
     pub place: String,
+}
+
+/// What holds back a host during a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldBackBy {
+    /// The hours of the rollout.
+    Hours,
+    /// A hold that began during the run.
+    Hold,
 }
 
 /// The result of a verification on a host.

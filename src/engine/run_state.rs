@@ -1,5 +1,6 @@
 //! The state that hosts share during a run: the phase that each step reached on each host, and exported values.
 
+use super::report::HeldBackBy;
 use crate::config::ExportedValues;
 use crate::graph::StepIndex;
 use crate::model::{HostName, HostOutcome, SecretStore, StepId, StepPhase};
@@ -41,7 +42,7 @@ pub struct RunStateData {
     /// Hosts that did not succeed or are not going to, whether they failed or not.
     unsound: BTreeSet<HostName>,
     /// Hosts whose window did not open because of the hours.
-    held: BTreeSet<HostName>,
+    held: BTreeMap<HostName, HeldBackBy>,
     /// Hosts that are out of service.
     progress: RolloutProgress,
     shared: Arc<SharedValues>,
@@ -200,9 +201,9 @@ impl SharedRunState {
         });
     }
 
-    /// Records that the window of a host did not open because of the hours or a hold.
-    pub fn hold_window(&self, host: &HostName) {
-        self.update_data(|standing| standing.held.insert(host.clone()));
+    /// Records that a host is held back.
+    pub fn hold_back(&self, host: &HostName, by: HeldBackBy) {
+        self.update_data(|standing| standing.held.insert(host.clone(), by));
     }
 
     /// Records that a host waits for `others`; an empty list ends the wait.
@@ -317,9 +318,9 @@ impl RunStateData {
         self.failed.len()
     }
 
-    /// Returns whether the window of a host did not open because of the hours.
-    pub fn is_window_held(&self, host: &HostName) -> bool {
-        self.held.contains(host)
+    /// Returns what holds back a host.
+    pub fn find_held_back(&self, host: &HostName) -> Option<HeldBackBy> {
+        self.held.get(host).copied()
     }
 
     /// Returns whether a host did not succeed, or is not going to.

@@ -302,7 +302,7 @@ pub fn host_report(name: &str, steps: Vec<StepReport>, verify: Vec<VerifyReport>
         undeclared: Vec::new(),
         accepted: Vec::new(),
         not_undone: Vec::new(),
-        window_held: false,
+        held_back_by: None,
         took: Duration::from_millis(4_200),
     }
 }

@@ -73,7 +73,7 @@ fn ended(outcome: HostOutcome, steps: Vec<StepReport>, verify: Vec<VerifyReport>
         undeclared: vec![],
         accepted: vec![],
         not_undone: vec![],
-        window_held: false,
+        held_back_by: None,
         took,
     }
 }

@@ -287,7 +287,7 @@ fn canary_that_waits_for_the_hours_holds_back_all_workers() {
     let Some(lab) = lab_of(&format!("{INVENTORY}{rollout}"), &recipe) else { return };
     let said = lab.forge(&["apply", "--yes", "--engine", "local", "--workers", "4", "--shard-size", "1"]);
     assert!(said.starts_with("exit 10\n"), "{said}");
-    assert!(said.contains("the window of canary `a` did not open"), "{said}");
+    assert!(said.contains("the hours held back the window of canary `a`"), "{said}");
     assert!(said.contains("`count/command` is held back") && !said.contains("did not succeed"), "{said}");
     let written = |host: &&&str| !lab.inside("inventory.yaml", host, "ls /etc/no-window /etc/window 2>&-").is_empty();
     assert_eq!(HOSTS.iter().filter(written).collect::<Vec<_>>(), [&"a"], "{said}");

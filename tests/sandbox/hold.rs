@@ -81,6 +81,39 @@ fn host_that_waits_for_its_window_is_not_taken_out_of_service() {
     lab.nothing_is_left();
 }
 
+/// The canary is put on hold before its window opens: its change is not proven, so no other host is changed.
+#[test]
+fn canary_that_is_put_on_hold_holds_back_the_other_hosts() {
+    let recipe = "recipe: r\nsteps:\n  - name: early\n    command:\n      check: test -e /etc/early\n      \
+        apply: 'touch /etc/begun; until test -e /etc/go; do sleep 0.1; done; touch /etc/early'\n  \
+        - name: heavy\n    needs: [early]\n    disruption: D2\n    command: { check: test -e /etc/heavy, apply: touch /etc/heavy }\n";
+    let inventory = format!("{ONE}rollout: {{ canary: 1, max_unavailable: 1 }}\n");
+    let lab = match Lab::new(Who::all()[0], &[("inventory.yaml", &inventory), ("recipes/r.yaml", recipe)]) {
+        Ok(lab) => lab,
+        Err(why) => return eprintln!("skipped: a sandbox: {why}"),
+    };
+    let inside = |host: &str, code: &str| lab.inside("inventory.yaml", host, code);
+    for engine in [&[][..], &["--engine", "local", "--workers", "2", "--shard-size", "1"]] {
+        for host in ["a", "b"] {
+            inside(host, "rm -f /etc/begun /etc/early /etc/go /etc/heavy");
+        }
+        let run = lab.start(&[&["apply", "--yes"], engine].concat());
+        let begun = (0..300).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(100));
+            inside("a", "ls /etc/begun 2>&-").contains("begun")
+        });
+        assert!(begun);
+        assert!(lab.forge(&["hold", "a", "--why", "ticket 9"]).starts_with("exit 0\n"));
+        inside("a", "touch /etc/go");
+        let said = run.finish();
+        assert!(said.starts_with("exit 10\n") && said.contains("canary `a` was put on hold"), "{said}");
+        assert_eq!(inside("a", "ls /etc/early /etc/heavy 2>&-"), "/etc/early\n", "{said}");
+        assert_eq!(inside("b", "ls /etc/begun /etc/early 2>&-"), "", "{said}");
+        lab.forge(&["release", "a"]);
+    }
+    lab.nothing_is_left();
+}
+
 /// A path that cannot hold the note leaves the host alone, and nothing is called done.
 #[test]
 fn hold_that_cannot_be_written_fails_and_the_host_is_left_alone() {

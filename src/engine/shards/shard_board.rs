@@ -4,7 +4,7 @@ use super::split_hosts::split_into_shards;
 use crate::config::Project;
 use crate::engine::host_start::describe_held_canary;
 use crate::engine::report::{HostReport, StepReport};
-use crate::engine::run_state::{SharedRunState, SharedValues};
+use crate::engine::run_state::{RunStateData, SharedRunState, SharedValues};
 use crate::model::{DisruptionClass, HostName};
 use crate::plan::{self, HostPlan, Plan, RolloutPlan, StartRefusal, StepPlan, WindowTurn};
 use std::collections::{BTreeSet, HashMap};
@@ -133,17 +133,18 @@ impl<'p> ShardBoard<'p> {
         }
     }
 
-    /// Returns that the hours or a hold kept the window of a canary closed, so that no other host is changed.
+    /// Returns that a canary is held back, so that no other host is changed.
     pub fn find_held_canary(&self) -> Option<String> {
-        let held = self.board.read_data(|data| self.canaries.iter().find(|host| data.is_window_held(host)).cloned())?;
-        Some(describe_held_canary(&held))
+        let mut canaries = self.canaries.iter();
+        let find = |data: &RunStateData| canaries.find_map(|host| Some((host.clone(), data.find_held_back(host)?)));
+        self.board.read_data(find).map(|(host, by)| describe_held_canary(&host, by))
     }
 
     /// Records that a host is done. `down`: it is out of service, as far as is known.
     pub fn finish_host(&mut self, report: &HostReport, down: bool) {
         let host = &report.host;
-        if report.window_held {
-            self.board.hold_window(host);
+        if let Some(by) = report.held_back_by {
+            self.board.hold_back(host, by);
         }
         match down {
             false => self.board.leave_window(host),

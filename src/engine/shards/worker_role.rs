@@ -48,7 +48,7 @@ impl WorkerRole {
         Self { run, failed, start, replaced: 0, sink: Box::new(sink) }
     }
 
-    /// Returns the role of a worker that goes on where as many others died.
+    /// Returns the role of a worker that replaces as many dead workers.
     pub fn after_workers(self, replaced: u32) -> Self {
         Self { replaced, ..self }
     }

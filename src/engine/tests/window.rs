@@ -465,7 +465,7 @@ fn canary_that_the_hours_held_back_holds_back_the_other_hosts() {
     let ran = stage.run_once();
     let driver = |host: &str| ran.describe_step(host, "driver/packages");
     assert_eq!(driver("n1"), "held: windows open 12:00-13:00; it is now 11:30");
-    assert_eq!(driver("n2"), "held: the window of canary `n1` did not open");
+    assert_eq!(driver("n2"), "held: the hours held back the window of canary `n1`");
     assert_eq!(ran.describe_step("n2", "motd/file"), driver("n2"));
     assert_eq!((ran.host_outcome("n2"), ran.exit_code()), (HostOutcome::Pending, 10));
     assert_eq!((read_log(&stage, "n1"), read_log(&stage, "n2")), (vec!["motd".to_owned()], Vec::new()));

@@ -6,7 +6,7 @@ use super::window_scripts;
 use crate::engine::event::StepResult;
 use crate::engine::host_session::SHORT_SCRIPT_LIMIT;
 use crate::engine::host_work::HostWork;
-use crate::engine::report::StepReport;
+use crate::engine::report::{HeldBackBy, StepReport};
 use crate::model::{StepId, StepScope, StepVerdict};
 use crate::plan::{self, HostHold, HostWindow, PackageListsAge, StepStage};
 use crate::probe::{HoldMark, Probe, ProbeReading};
@@ -103,13 +103,13 @@ pub(super) fn check_no_other_window(work: &HostWork<'_>) -> Result<(), WindowRef
     }
 }
 
-/// Checks that nobody has put the host on hold since the run began there: it may have waited for hours.
+/// Checks that the host was not put on hold since the run began there: it may have waited for hours.
 pub(super) async fn check_not_on_hold(work: &mut HostWork<'_>) -> Result<(), WindowRefusal> {
     let printed = run_own_script(work, window_scripts::build_hold_script(), SHORT_SCRIPT_LIMIT).await?;
     let mark = printed.split_once('\n').map(|(now, text)| HoldMark { text: text.into(), now: now.parse().ok() });
     match mark.as_ref().and_then(HostHold::from_mark) {
         Some(hold) => {
-            work.run.board.hold_window(work.host());
+            work.run.board.hold_back(work.host(), HeldBackBy::Hold);
             Err(WindowRefusal::Held(hold.describe()))
         }
         None => Ok(()),

@@ -4,7 +4,8 @@ use super::window_refusal::WindowRefusal;
 use crate::config::Project;
 use crate::engine::cancel::StopLevel;
 use crate::engine::event::Event;
-use crate::engine::host_start::{check_failure_budget, find_held_canary, stop_new_windows};
+use crate::engine::host_start::{check_failure_budget, describe_held_canary, find_held_canary, stop_new_windows};
+use crate::engine::report::HeldBackBy;
 use crate::engine::run_context::ApplyContext;
 use crate::engine::run_options::RunOptions;
 use crate::model::HostName;
@@ -47,14 +48,14 @@ pub(super) async fn await_window_turn(run: &ApplyContext<'_>, host: &HostName) -
     allowed
 }
 
-/// Checks the hours, and that they did not hold back a canary before. Records that they hold back the window of the host.
+/// Checks the hours, and that no canary was held back before. Records what holds back the window of the host.
 fn check_hours_of(run: &ApplyContext<'_>, host: &HostName) -> Result<(), WindowRefusal> {
-    let checked = match find_held_canary(run, host) {
-        Some(why) => Err(WindowRefusal::Held(why)),
-        None => check_window_hours(run.project, run.options),
+    let (checked, by) = match find_held_canary(run, host) {
+        Some((canary, by)) => (Err(WindowRefusal::Held(describe_held_canary(&canary, by))), by),
+        None => (check_window_hours(run.project, run.options), HeldBackBy::Hours),
     };
     if checked.is_err() {
-        run.board.hold_window(host);
+        run.board.hold_back(host, by);
     }
     checked
 }
