@@ -155,7 +155,7 @@ pub fn values_contradict(one: &Value, other: &Value, open: &[&str]) -> bool {
     }
 }
 
-/// Links of all supported distributions.
+/// Links of the supported distributions, if their `/usr` is merged.
 const DISTRIBUTION_LINKS: [(&str, &str); 6] = [
     ("/var/run", "/run"),
     ("/var/lock", "/run/lock"),

@@ -79,11 +79,11 @@ section starts it; otherwise the plan shows `enabled, but not started by multi-u
 the next boot (`enabled-runtime`) counts as not enabled. With `enabled: false`, links to a unit whose file is gone are
 removed, too. A link that `systemctl link` made stays: it is the unit, and does not enable it.
 
-**Other units** change with this one: systemd enables and disables those of `Also=` together with it, stops active units
-that require it or are a part of it (`Requires=`, `BindsTo=`, `PartOf=`, `PropagatesStopTo=`) when it stops, and those
-that conflict with it (`Conflicts=`) when it starts. The plan shows them, a stop is D1, and an undo restores them. It does
-not show targets, slices, scopes and devices, what a unit of `Also=` names itself in `Also=`, and the end of chains of
-more than five units.
+**Other units** change with this one: systemd enables and disables those of `Also=` together with it. When it stops, systemd
+stops active units that require it or are a part of it (`Requires=`, `BindsTo=`, `PartOf=`), and those that it names in
+`PropagatesStopTo=`; when it starts, those that conflict with it (`Conflicts=`). The plan shows them, a stop is D1, and an
+undo restores them. It does not show targets, slices, scopes and devices, what a unit of `Also=` names itself in `Also=`,
+and the end of chains of more than five units.
 
 **Removal** stops and disables the unit; the unit's files belong to `unit` or `package` steps.",
     fields: &[
