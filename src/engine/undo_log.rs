@@ -8,7 +8,7 @@ use crate::state::{UndoGroup, UndoScripts, UndoStep};
 use std::collections::BTreeMap;
 
 /// The first number of the groups of a worker that replaces another one of the same run. Those of the first one stay:
-/// they have what was there before the run.
+/// they have the state before the run.
 const GROUPS_PER_WORKER: u64 = 100_000;
 
 /// The groups of changes of one host so far.
