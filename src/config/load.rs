@@ -178,7 +178,7 @@ fn read_tests(
     let hosts: Vec<HostName> = resolved.hosts.keys().cloned().collect();
     let scope = inventory::tests::TestScope { universe, hosts: &hosts, fabric, is_builtin: false };
     let mut suite = inventory::tests::read_test_suite(find_section(root, "tests"), &scope, cx);
-    rollout.iter().for_each(|rollout| inventory::check_test_labels(rollout, &suite, cx));
+    rollout.iter().for_each(|rollout| inventory::check_test_sets(rollout, &suite, cx));
     let builtin: &[&str] = if cx.tests { &BUILTIN_SETS } else { &[] };
     for name in builtin {
         if !suite.sets.contains_key(*name)

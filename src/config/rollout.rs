@@ -36,6 +36,8 @@ pub struct RolloutPolicy {
     pub hours: Option<RolloutHours>,
     /// How long a window waits for processes that use the host's devices; `None` to not wait. Seconds.
     pub busy_wait_s: Option<u64>,
+    /// The set of acceptance tests that a host has to pass before it is brought back into service.
+    pub return_tests: Option<(String, Span)>,
     /// The group whose hosts are Slurm nodes.
     pub slurm: Option<(String, Span)>,
     /// The group whose hosts are Kubernetes nodes, and how they are drained.
@@ -58,6 +60,7 @@ impl Default for RolloutPolicy {
             reboot_guard_s: Some(REBOOT_GUARD_S),
             hours: None,
             busy_wait_s: None,
+            return_tests: None,
             slurm: None,
             kubernetes: None,
             span: None,

@@ -1,5 +1,6 @@
 //! Events of a run: one closed type for all writers.
 
+use crate::acceptance::TestVerdict;
 use crate::model::{HostName, HostOutcome, StepId, UntrustedText};
 use crate::plan::{CheckRun, UnreachableReason};
 use crate::resource::AttributeChange;
@@ -252,6 +253,20 @@ pub enum Event {
         /// Units that were running and that the window stopped; the end of the window starts them again.
         stops: Vec<String>,
     },
+    /// The host is tested before it is brought back into service.
+    ReturnTestsStarted {
+        /// The host.
+        host: HostName,
+        /// The names of the tests.
+        tests: Vec<String>,
+    },
+    /// The tests of a host are done.
+    ReturnTestsFinished {
+        /// The host.
+        host: HostName,
+        /// Their results.
+        tests: Vec<ReturnTest>,
+    },
     /// The host is back in service.
     WindowClosed {
         /// The host that is in service again.
@@ -394,6 +409,24 @@ impl DrainedNode {
             NodeDrainEvent::Returned { .. } => Some(Self { name, pods, returned: true }),
         }
     }
+}
+
+/// A measurement before a host is brought back into service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReturnTest {
+    /// The name of the test.
+    pub test: String,
+    /// The adapter, if the test measures each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rail: Option<String>,
+    /// The result.
+    pub verdict: TestVerdict,
+    /// The unit of its value; empty for a plain number.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub unit: String,
+    /// What the programs printed, unless it passed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<UntrustedText>,
 }
 
 /// A reboot, as observed.

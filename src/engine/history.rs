@@ -1,6 +1,6 @@
 //! Past runs: read from the state folder, rebuilt from their journals if they have no report, and compared.
 
-use super::event::{DrainedNode, Event, StepResult, VerifyResult};
+use super::event::{DrainedNode, Event, ReturnTest, StepResult, VerifyResult};
 use super::report::{HostReport, RunReport, StepReport, VerifyReport};
 use crate::model::{HostName, HostOutcome, StepId};
 use crate::state::{JOURNAL, RunFolder, RunInfo};
@@ -139,6 +139,7 @@ struct HostJournal {
     verify: Vec<VerifyReport>,
     reboots: Vec<super::event::CompletedReboot>,
     node: Option<DrainedNode>,
+    return_tests: Vec<ReturnTest>,
     end: Option<(HostOutcome, crate::model::UntrustedText)>,
 }
 
@@ -177,6 +178,9 @@ fn apply_journal_event(entry: &JournalEntry, hosts: &mut IndexMap<HostName, Host
             let trace = hosts.entry(host.clone()).or_default();
             trace.node = DrainedNode::after_event(trace.node.take(), node.clone(), news);
         }
+        Event::ReturnTestsFinished { host, tests } => {
+            hosts.entry(host.clone()).or_default().return_tests.clone_from(tests);
+        }
         Event::Rebooted { host, reboot } => hosts.entry(host.clone()).or_default().reboots.push(reboot.clone()),
         Event::HostFinished { host, outcome, reason } => {
             hosts.entry(host.clone()).or_default().end = Some((*outcome, reason.clone()));
@@ -210,6 +214,7 @@ impl HostJournal {
             hint: None,
             steps: self.steps,
             verify: self.verify,
+            return_tests: self.return_tests,
             reboots: self.reboots,
             node: self.node,
             not_undone: Vec::new(),

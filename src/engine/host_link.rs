@@ -53,6 +53,11 @@ impl HostLink {
         self.session.cluster_writer()
     }
 
+    /// Returns the session, for work that judges lost connections itself.
+    pub fn session(&self) -> &(dyn HostSession + 'static) {
+        &*self.session
+    }
+
     /// Sends `probes` in one round trip.
     pub async fn observe(&mut self, probes: &BTreeSet<Probe>, secrets: &SecretStore) -> Result<Observation, LinkLost> {
         let seen = self.session.observe(probes, secrets).await;

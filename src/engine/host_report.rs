@@ -18,6 +18,7 @@ pub(super) fn empty_report(host: &HostName, outcome: HostOutcome, reason: Untrus
         hint: None,
         steps: Vec::new(),
         verify: Vec::new(),
+        return_tests: Vec::new(),
         reboots: Vec::new(),
         node: None,
         undeclared: Vec::new(),

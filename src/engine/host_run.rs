@@ -1,6 +1,7 @@
 //! One host's part of a run, as a sequence of stages: connect and lock, groups of steps in order, the maintenance
 //! window between them, the final proof, the report.
 
+use super::acceptance::ReturnTests;
 use super::cancel::StopLevel;
 use super::created_cluster;
 use super::dependency_gate::{DependencyGate, GateRefusal};
@@ -195,7 +196,7 @@ struct HostRun<'r> {
 
 impl<'r> HostRun<'r> {
     fn new(work: HostWork<'r>) -> Self {
-        let window = MaintenanceWindow::new(work.run, work.plan);
+        let window = MaintenanceWindow::new(work.run, work.plan, &ReturnTests);
         Self { work, window }
     }
 

@@ -111,7 +111,7 @@ pub use detect_drift::{detect_drift, read_drift_history};
 pub use doctor::{DoctorFinding, DoctorReport, DoctorSeverity, HostHealth, doctor};
 pub use durations::PastDurations;
 pub use event::{
-    CompletedReboot, DrainedNode, Event, EventSender, NodeDrainEvent, StepFailure, StepResult, VerifyResult,
+    CompletedReboot, DrainedNode, Event, EventSender, NodeDrainEvent, ReturnTest, StepFailure, StepResult, VerifyResult,
 };
 pub use exec::{EXEC_LIMIT, ExecCommand, ExecHostResult, ExecReport, exec};
 pub use fetch::{fetch, fetch_for_plan};

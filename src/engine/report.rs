@@ -1,6 +1,6 @@
 //! The result of a run and its exit code.
 
-use super::event::{CompletedReboot, DrainedNode, StepResult, VerifyResult};
+use super::event::{CompletedReboot, DrainedNode, ReturnTest, StepResult, VerifyResult};
 use crate::model::{ExitCode, HostName, HostOutcome, StepId, UntrustedText};
 use crate::plan::{CheckRun, HostWarning, UndeclaredResource};
 use crate::resource::AttributeChange;
@@ -58,6 +58,9 @@ pub struct HostReport {
     /// The host's reboots in this run, each with its proof.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reboots: Vec<CompletedReboot>,
+    /// The tests of the host before it was brought back into service.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub return_tests: Vec<ReturnTest>,
     /// The run's changes to the host's Kubernetes node, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<DrainedNode>,

@@ -298,6 +298,7 @@ pub fn host_report(name: &str, steps: Vec<StepReport>, verify: Vec<VerifyReport>
         steps,
         verify,
         reboots: Vec::new(),
+        return_tests: Vec::new(),
         node: None,
         undeclared: Vec::new(),
         accepted: Vec::new(),

@@ -69,6 +69,7 @@ fn ended(outcome: HostOutcome, steps: Vec<StepReport>, verify: Vec<VerifyReport>
         steps,
         verify,
         reboots: vec![],
+        return_tests: vec![],
         node: None,
         undeclared: vec![],
         accepted: vec![],

@@ -70,6 +70,60 @@ fn host_whose_verification_fails_stays_out_of_service() {
     assert_eq!(project.forge(["drift", "inventory.yaml"]).code, 0);
 }
 
+/// A measurement that the test decides: a number that the host has in a file.
+const SPEED: &str = "test: speed
+scope: host
+output: number
+command: [cat, /srv/speed]
+";
+
+const RETURN_TESTS: &str = "rollout: { return_tests: return }
+tests: { return: [{ test: speed, on: all, least: 10 }] }
+apply: [{ recipe: driver, on: all }]
+";
+
+/// Passed verifications do not bring back a host that is slow.
+#[test]
+fn host_is_not_brought_back_before_it_passes_its_tests() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    node.must("touch /srv/gpu");
+    let project = Project::new(&nodes).recipe("driver", DRIVER).file("tests/speed.yaml", SPEED).inventory(RETURN_TESTS);
+    let plan = project.forge(["plan", "inventory.yaml"]);
+    assert!(plan.stdout.contains("back in service once it passes speed"), "{plan}");
+
+    let out = apply(&project);
+    let missing = "test `speed` was not measured: exit status 1: /usr/bin/cat: /srv/speed: No such file or directory";
+    assert!(out.code == 3 && out.to_string().contains(missing), "{out}");
+    assert!(node.exists("/etc/driver") && node.exists(MARK), "{out}");
+
+    node.must("echo 7 >/srv/speed");
+    let out = project.forge(["apply", "inventory.yaml", "--yes", "--format", "json"]);
+    let report: serde_json::Value = serde_json::from_str(&out.stdout).unwrap_or_else(|_| panic!("{out}"));
+    let host = &report["report"]["hosts"][0];
+    let reason = "not brought back into service: test `speed` failed: 7, expected at least 10 (declared)";
+    assert_eq!((out.code, host["reason"].as_str()), (3, Some(reason)), "{out}");
+    assert_eq!(host["return_tests"][0]["verdict"]["result"], "fail", "{out}");
+    assert!(node.exists(MARK), "{out}");
+
+    node.must("echo 12 >/srv/speed");
+    let out = apply(&project);
+    assert!(out.code == 0 && !node.exists(MARK), "{out}");
+    assert!(out.stdout.contains("tests before return: 1 passed"), "{out}");
+    // The host keeps the proof, so that drift knows whether it still holds.
+    let proofs = String::from_utf8_lossy(&node.read("/var/lib/forge/applied/fleet@@proofs.json")).into_owned();
+    assert!(proofs.contains("return/speed"), "{proofs}");
+    assert_eq!(project.forge(["drift", "inventory.yaml"]).code, 0);
+    let left =
+        node.sh("systemctl list-units --all --plain --no-legend 'forge-test-*'; ls /run/forge-test-* 2>/dev/null");
+    assert_eq!(left.stdout, "");
+
+    // A host without a window is not tested.
+    node.must("echo 7 >/srv/speed");
+    let out = apply(&project);
+    assert!(out.code == 0 && !out.stdout.contains("tests before return"), "{out}");
+}
+
 #[test]
 fn window_of_another_inventory_stays_open() {
     let Some(nodes) = Fleet::take(1) else { return };

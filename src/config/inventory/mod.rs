@@ -27,7 +27,7 @@ pub(super) use drift::{IGNORE_KEYS, KEYS as DRIFT_KEYS};
 pub(super) use fabric::{KEYS as FABRIC_KEYS, LEAF_KEYS, read_fabric};
 pub(super) use kubernetes::KEYS as KUBERNETES_KEYS;
 pub(super) use resolve::{HostVar, ResolvedInventory, resolve_inventory};
-pub(super) use rollout::report_unknown_sets as check_test_labels;
+pub(super) use rollout::check_test_sets;
 pub(super) use rollout::{DRAIN_KEYS, KEYS as ROLLOUT_KEYS, NODE_KEYS, report_unknown_groups as check_rollout};
 pub(super) use undo::KEYS as UNDO_KEYS;
 pub(super) use vars::RawVars;

@@ -7,12 +7,12 @@ use crate::config::rollout::{
     RolloutPolicy,
 };
 use crate::config::yaml_table::{self, YamlTable};
-use crate::config::{TestSuite, YamlData, YamlNode, scalar};
+use crate::config::{DeclaredLimit, TestPrograms, TestSuite, YamlData, YamlNode, scalar};
 use crate::diag::{Diag, DiagCode, Span};
 use crate::object::{DrainAllowedLosses, is_label_name};
 
 /// Keys of `rollout`.
-pub(in crate::config) const KEYS: [&str; 11] = [
+pub(in crate::config) const KEYS: [&str; 12] = [
     "canary",
     "max_unavailable",
     "max_failed",
@@ -23,6 +23,7 @@ pub(in crate::config) const KEYS: [&str; 11] = [
     "reboot_guard",
     "hours",
     "busy",
+    "return_tests",
     "drain",
 ];
 
@@ -69,6 +70,7 @@ pub(super) fn read_rollout(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<
         reboot_guard_s,
         hours: table.get("hours").and_then(|node| read_hours(node, cx)),
         busy_wait_s: table.get("busy").and_then(|node| read_busy_wait(node, cx)),
+        return_tests: table.get("return_tests").and_then(|node| read_spanned_name(node, "return_tests", cx)),
         slurm,
         kubernetes,
         span: Some(node.span),
@@ -99,7 +101,11 @@ fn build_zero_limit_diag(key: &str, span: Span) -> Diag {
 /// Reads a list of names, each with its place.
 fn read_spanned_names(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Vec<(String, Span)> {
     let items = table.get_items(key, &mut cx.diags);
-    items.into_iter().filter_map(|node| Some((yaml_table::expect_text(node, key, &mut cx.diags)?, node.span))).collect()
+    items.into_iter().filter_map(|node| read_spanned_name(node, key, cx)).collect()
+}
+
+fn read_spanned_name(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<(String, Span)> {
+    Some((yaml_table::expect_text(node, key, &mut cx.diags)?, node.span))
 }
 
 fn read_reboot_policy(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RebootPolicy> {
@@ -135,8 +141,7 @@ fn read_busy_wait(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<u64> {
 
 fn read_drain(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<(Option<SpannedGroupName>, Option<NodeDrain>)> {
     let table = YamlTable::open(node, "`drain`", &DRAIN_KEYS, &mut cx.diags)?;
-    let slurm =
-        table.get("slurm").and_then(|node| Some((yaml_table::expect_text(node, "slurm", &mut cx.diags)?, node.span)));
+    let slurm = table.get("slurm").and_then(|node| read_spanned_name(node, "slurm", cx));
     let kubernetes = table.get("kubernetes").and_then(|node| read_node_drain(node, cx));
     if DRAIN_KEYS.iter().all(|key| table.get(key).is_none()) {
         let diag = Diag::error(DiagCode::MissingKey, "`drain` names no nodes to drain").with_span(node.span);
@@ -160,7 +165,7 @@ fn read_node_drain(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NodeDrai
     }
     let table = YamlTable::open(node, "`kubernetes`", &NODE_KEYS, &mut cx.diags)?;
     let group = table.require_value("group", &mut cx.diags);
-    let group = group.and_then(|node| Some((yaml_table::expect_text(node, "group", &mut cx.diags)?, node.span)));
+    let group = group.and_then(|node| read_spanned_name(node, "group", cx));
     let mut may = |key| table.get_bool(key, &mut cx.diags).unwrap_or(false);
     let manner = DrainAllowedLosses { emptydir: may("delete_emptydir_data"), unmanaged: may("delete_unmanaged") };
     let timeout_s = table.get_limit("timeout", &mut cx.diags).unwrap_or(DRAIN_LIMIT_S);
@@ -225,13 +230,39 @@ pub(in crate::config) fn report_unknown_groups<'g>(
     }
 }
 
-/// Reports sets in `test_labels` that `tests:` does not declare, or whose names cannot be a part of a label.
-pub(in crate::config) fn report_unknown_sets(rollout: &RolloutPolicy, tests: &TestSuite, cx: &mut LoadContext<'_>) {
+/// Reports sets of tests that `tests:` does not declare, or that cannot be used as `rollout` uses them.
+pub(in crate::config) fn check_test_sets(rollout: &RolloutPolicy, tests: &TestSuite, cx: &mut LoadContext<'_>) {
+    check_test_labels(rollout, tests, cx);
+    let Some((set, span)) = &rollout.return_tests else { return };
+    let Some(entries) = tests.sets.get(set) else { return report_unknown_set(set, *span, tests, cx) };
+    for test in entries {
+        let name = &test.definition.name;
+        let (message, hint) = match (&test.definition.programs, &test.expected) {
+            (TestPrograms::Host(_), DeclaredLimit::Peers(_)) => (
+                format!("`return_tests`: `{name}` of set `{set}` compares hosts with each other"),
+                "a host is tested alone before it is brought back: declare `least`, `share`, `floor` or `most`",
+            ),
+            (TestPrograms::Host(_), _) => continue,
+            (TestPrograms::Pair { .. } | TestPrograms::Group(_), _) => (
+                format!("`return_tests`: `{name}` of set `{set}` needs several hosts"),
+                "a host is tested alone before it is brought back: name a set with tests of scope `host` only",
+            ),
+        };
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(*span).hint(hint));
+    }
+}
+
+fn report_unknown_set(set: &str, span: Span, tests: &TestSuite, cx: &mut LoadContext<'_>) {
+    let diag = Diag::error(DiagCode::BadValue, format!("set `{set}` not found in `tests`")).with_span(span);
+    let diag = diag.hint("declare the set: also a built-in set needs its entries in the inventory");
+    cx.push_diag(diag.suggest_name(set, tests.sets.keys().map(String::as_str)));
+}
+
+/// Reports sets in `test_labels` that are not declared, or whose names cannot be a part of a label.
+fn check_test_labels(rollout: &RolloutPolicy, tests: &TestSuite, cx: &mut LoadContext<'_>) {
     for (set, span) in rollout.kubernetes.iter().flat_map(|nodes| &nodes.test_labels) {
         if !tests.sets.contains_key(set) {
-            let diag = Diag::error(DiagCode::BadValue, format!("set `{set}` not found in `tests`")).with_span(*span);
-            let diag = diag.hint("declare the set: also a built-in set needs its entries in the inventory");
-            cx.push_diag(diag.suggest_name(set, tests.sets.keys().map(String::as_str)));
+            report_unknown_set(set, *span, tests, cx);
         } else if !is_label_name(set) {
             let message = format!("the name of set `{set}` cannot be a part of a label");
             let diag = Diag::error(DiagCode::BadValue, message).with_span(*span);

@@ -38,6 +38,10 @@ pub(super) fn rollout_property(key: &str) -> Value {
             object_schema(&["wait"], rollout_property, &["wait"]),
         ),
         "wait" => with_description("How long a window waits until the devices are free.", duration_schema()),
+        "return_tests" => with_description(
+            "Set of acceptance tests of single hosts that a host has to pass before it is brought back into service.",
+            text_schema(),
+        ),
         "drain" => {
             let mut who = object_schema(&DRAIN_KEYS, rollout_property, &[]);
             who["minProperties"] = json!(1);

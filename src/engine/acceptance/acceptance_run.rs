@@ -1,11 +1,10 @@
 //! A run of a set: takes hosts out of service, batch by batch, tests them, and gives them back.
 
-use super::gpu_memory::list_option_facts;
 use super::host_proof::{StoredProofs, store_proofs};
 use super::report::{ACCEPTANCE_VERSION, AcceptanceReport, SkippedHost, TestReport};
 use super::test_batch::DrainBudget;
 use super::test_host::{TestHost, TestService, open_test_host};
-use super::test_run::{TestedBatch, run_tests, stop_programs};
+use super::test_run::{TestedBatch, list_fact_names, run_tests, stop_programs};
 use crate::config::{DeclaredTest, Project, TestPrograms};
 use crate::engine::cancel::{CancelSignal, StopLevel};
 use crate::engine::cluster_nodes::{LazyClusterApi, NodeListing, build_node_seen, is_declared_node};
@@ -102,9 +101,7 @@ impl AcceptanceRun<'_> {
 
     async fn test_batch(&self, batch: &[&HostName], number: usize, report: &mut AcceptanceReport) {
         let mut windows: Vec<Option<TestWindow<'_>>> = batch.iter().map(|host| self.build_window(host)).collect();
-        let needs = self.tests.iter().map(|test| &test.definition);
-        let options = needs.clone().flat_map(|test| list_option_facts(&test.programs)).copied();
-        let facts: BTreeSet<&'static str> = needs.flat_map(|test| test.rests_on.fact_names()).chain(options).collect();
+        let facts = list_fact_names(self.tests);
         let opening = batch.iter().zip(&mut windows).map(|(host, window)| {
             let service = TestService { window: window.as_mut(), drains: self.drains };
             open_test_host(self.project, self.options, host, &facts, service)
@@ -192,7 +189,7 @@ impl AcceptanceRun<'_> {
     /// Closes the window and the session of a host. Returns why its node may still be out of service.
     async fn give_back(
         &self,
-        host: TestHost,
+        host: TestHost<'_>,
         window: Option<TestWindow<'_>>,
         outcome: HostOutcome,
     ) -> Option<SkippedHost> {

@@ -7,7 +7,7 @@ use crate::model::{HostName, Value};
 /// How a program starts on the hosts of a group.
 pub(super) struct GroupLaunch<'h> {
     /// The host that starts it.
-    pub launcher: &'h TestHost,
+    pub launcher: &'h TestHost<'h>,
     /// The account that logs in to the hosts.
     pub user: String,
     /// Processes per host.
@@ -21,8 +21,8 @@ pub(super) struct GroupLaunch<'h> {
 pub(super) fn find_launch<'h>(
     project: &Project,
     test: &DeclaredTest,
-    group: &[&'h TestHost],
-    tested: &[&'h TestHost],
+    group: &[&'h TestHost<'h>],
+    tested: &[&'h TestHost<'h>],
 ) -> Result<GroupLaunch<'h>, String> {
     let settings = LaunchSettings { project, test };
     let first = group.first().ok_or("the group is empty")?;
@@ -31,7 +31,7 @@ pub(super) fn find_launch<'h>(
     let slots = slots.parse::<u64>().ok().filter(|slots| *slots > 0);
     let slots = slots.ok_or("the parameter `slots` is not a number of processes")?;
     let allowed = settings.list_launchers(&first.name);
-    let hosts: Vec<&'h TestHost> = group.iter().chain(tested).copied().collect();
+    let hosts: Vec<&'h TestHost<'h>> = group.iter().chain(tested).copied().collect();
     let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
     let launcher = choose_launcher(&names, &allowed)?;
     Ok(GroupLaunch { launcher: hosts[launcher], user, slots })

@@ -39,7 +39,7 @@ impl StoredProofs {
 /// Stores the results of a finished batch on the hosts. `set` has the names of the set and of the run.
 pub(super) async fn store_proofs(
     project: &Project,
-    hosts: &[TestHost],
+    hosts: &[TestHost<'_>],
     set: (&str, &str),
     results: &[TestReport],
     options: &RunOptions,
@@ -57,7 +57,7 @@ pub(super) async fn store_proofs(
     futures_util::stream::iter(writes).buffered(options.parallel.max(1)).collect().await
 }
 
-async fn write_proofs(host: &TestHost, proofs: &HostProofs) -> Result<(), UntrustedText> {
+async fn write_proofs(host: &TestHost<'_>, proofs: &HostProofs) -> Result<(), UntrustedText> {
     let script = build_kept_file_script(&proofs_file_name(proofs.cluster()), Some(proofs.to_json()));
     let done = host.link.run_acting_script(script, SHORT_SCRIPT_LIMIT.into(), &SecretStore::default()).await;
     let done = done.map_err(|error| describe_transport_error(&error))?;
@@ -70,7 +70,7 @@ async fn write_proofs(host: &TestHost, proofs: &HostProofs) -> Result<(), Untrus
 /// Returns the proofs of a host with the results of a run, and whether that has any.
 fn update_proofs(
     project: &Project,
-    host: &TestHost,
+    host: &TestHost<'_>,
     (set, run): (&str, &str),
     results: &[TestReport],
     time: &str,

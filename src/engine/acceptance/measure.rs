@@ -75,7 +75,7 @@ impl MeasureContext<'_> {
     }
 
     /// Measures one host.
-    pub async fn measure_host(&self, host: &TestHost, rail: Option<&str>, number: usize) -> TestMeasurement {
+    pub async fn measure_host(&self, host: &TestHost<'_>, rail: Option<&str>, number: usize) -> TestMeasurement {
         let TestPrograms::Host(command) = &self.test.definition.programs else {
             return not_measured("the test needs two hosts", Vec::new());
         };
@@ -95,8 +95,8 @@ impl MeasureContext<'_> {
     /// Measures two hosts: starts the server, runs the client, stops the server.
     pub async fn measure_pair(
         &self,
-        server: &TestHost,
-        client: &TestHost,
+        server: &TestHost<'_>,
+        client: &TestHost<'_>,
         rail: Option<&str>,
         number: usize,
     ) -> TestMeasurement {
@@ -151,7 +151,11 @@ impl MeasureContext<'_> {
         measured
     }
 
-    pub async fn run_script(&self, host: &TestHost, body: ShellFragment) -> Result<HostScriptOutput, TransportError> {
+    pub async fn run_script(
+        &self,
+        host: &TestHost<'_>,
+        body: ShellFragment,
+    ) -> Result<HostScriptOutput, TransportError> {
         let limit = Duration::from_secs(self.test.definition.limit_s) + GRACE;
         host.link.run_script(body, limit, &self.project.secrets).await
     }
@@ -159,7 +163,7 @@ impl MeasureContext<'_> {
     /// Runs the script of the program that prints the result.
     pub async fn run_program(
         &self,
-        host: &TestHost,
+        host: &TestHost<'_>,
         unit: &str,
         body: ShellFragment,
     ) -> Result<ProgramEnd, TransportError> {
@@ -185,7 +189,7 @@ impl MeasureContext<'_> {
     }
 
     /// Returns the expected value. A limit relative to other results is applied once all are known.
-    pub fn expect(&self, hosts: &[&TestHost], rail: Option<&str>) -> Result<ExpectedValue, String> {
+    pub fn expect(&self, hosts: &[&TestHost<'_>], rail: Option<&str>) -> Result<ExpectedValue, String> {
         let unit = self.test.definition.output.unit();
         match &self.test.expected {
             DeclaredLimit::Least(least) => Ok(ExpectedValue::at_least(*least, unit, "declared")),
@@ -281,7 +285,7 @@ impl MeasureContext<'_> {
 
 /// Returns the measurement of a host whose script has no result.
 pub(super) fn lose_host(
-    host: &TestHost,
+    host: &TestHost<'_>,
     error: &TransportError,
     why: &str,
     outputs: Vec<UntrustedText>,
@@ -291,7 +295,7 @@ pub(super) fn lose_host(
 }
 
 /// Returns why a script of one of several hosts has no result.
-pub(super) fn describe_loss(host: &TestHost, error: &TransportError) -> String {
+pub(super) fn describe_loss(host: &TestHost<'_>, error: &TransportError) -> String {
     format!("`{}`: {}", host.name, describe_transport_error(error).raw())
 }
 

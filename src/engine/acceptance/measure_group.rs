@@ -19,7 +19,12 @@ const GUARD_GRACE_S: u64 = 5;
 
 impl MeasureContext<'_> {
     /// Measures a group. `tested` are all hosts that this run has locked: one of them may have to start the program.
-    pub async fn measure_group(&self, group: &[&TestHost], tested: &[&TestHost], number: usize) -> TestMeasurement {
+    pub async fn measure_group(
+        &self,
+        group: &[&TestHost<'_>],
+        tested: &[&TestHost<'_>],
+        number: usize,
+    ) -> TestMeasurement {
         let TestPrograms::Group(command) = &self.test.definition.programs else {
             return not_measured("the test does not run on a group", Vec::new());
         };
@@ -33,7 +38,8 @@ impl MeasureContext<'_> {
             Err(why) => return not_measured(&why, Vec::new()),
         };
         let is_member = group.iter().any(|host| host.name == launch.launcher.name);
-        let guarded: Vec<&TestHost> = group.iter().copied().chain((!is_member).then_some(launch.launcher)).collect();
+        let guarded: Vec<&TestHost<'_>> =
+            group.iter().copied().chain((!is_member).then_some(launch.launcher)).collect();
         let mut measured = match self.start_guards(&guarded, &unit).await {
             Err(_) if self.is_stopped() => not_measured(STOPPED, Vec::new()),
             Err(failed) => failed,
@@ -63,7 +69,7 @@ impl MeasureContext<'_> {
         }
     }
 
-    async fn start_guards(&self, hosts: &[&TestHost], unit: &str) -> Result<(), TestMeasurement> {
+    async fn start_guards(&self, hosts: &[&TestHost<'_>], unit: &str) -> Result<(), TestMeasurement> {
         let limit = self.test.definition.limit_s + GUARD_GRACE_S;
         let started = join_all(hosts.iter().map(|host| self.run_script(host, build_guard_script(unit, limit)))).await;
         let unguarded = |why: &str| format!("the test cannot be guarded on {why}");
@@ -85,7 +91,7 @@ impl MeasureContext<'_> {
     async fn run_launcher(
         &self,
         launch: &GroupLaunch<'_>,
-        group: &[&TestHost],
+        group: &[&TestHost<'_>],
         unit: &str,
         words: &[String],
     ) -> TestMeasurement {
@@ -102,7 +108,12 @@ impl MeasureContext<'_> {
         }
     }
 
-    fn group_parameters(&self, group: &[&TestHost], launch: &GroupLaunch<'_>, unit: &str) -> BTreeMap<String, String> {
+    fn group_parameters(
+        &self,
+        group: &[&TestHost<'_>],
+        launch: &GroupLaunch<'_>,
+        unit: &str,
+    ) -> BTreeMap<String, String> {
         let hosts: Vec<String> = group.iter().map(|host| format!("{}:{}", host.address, launch.slots)).collect();
         let ranks = launch.slots * group.len() as u64;
         let own = [
@@ -117,7 +128,7 @@ impl MeasureContext<'_> {
     }
 }
 
-fn name_of(host: &TestHost) -> &str {
+fn name_of<'h>(host: &'h TestHost<'_>) -> &'h str {
     host.name.as_str()
 }
 

@@ -78,11 +78,11 @@ fn load_tests() -> Project {
 }
 
 /// Measures one host, or a pair if there are two.
-async fn measure(hosts: &[TestHost], cancel: &CancelSignal) -> TestVerdict {
+async fn measure(hosts: &[TestHost<'_>], cancel: &CancelSignal) -> TestVerdict {
     measure_fully(hosts, cancel).await.verdict
 }
 
-async fn measure_fully(hosts: &[TestHost], cancel: &CancelSignal) -> TestMeasurement {
+async fn measure_fully(hosts: &[TestHost<'_>], cancel: &CancelSignal) -> TestMeasurement {
     let project = load_tests();
     let test = &project.tests.sets["quick"][hosts.len() - 1];
     let context = MeasureContext { project: &project, test, run: "r", cancel };

@@ -14,6 +14,7 @@ mod measure_group;
 #[cfg(test)]
 mod measure_tests;
 mod report;
+mod return_tests;
 mod round_progress;
 mod test_batch;
 mod test_host;
@@ -24,4 +25,5 @@ mod test_scripts;
 pub use acceptance_run::{AcceptanceRequest, run_acceptance};
 pub use history::{BaselineError, find_baseline, read_acceptance, store_acceptance};
 pub use report::{AcceptanceReport, ComparedValues, FabricFault, MeasuredScope, SkippedHost, TestReport, TestRow};
+pub(super) use return_tests::ReturnTests;
 pub use test_batch::DrainBudget;

@@ -9,16 +9,53 @@ use crate::engine::window::{TestWindow, join_reasons, list_device_holders, list_
 use crate::facts::Facts;
 use crate::model::{HostName, UntrustedText, Value, proofs_file_name};
 use crate::plan::OngoingWork;
-use crate::probe::{Probe, ProbeReading};
-use crate::transport::LockOwner;
+use crate::probe::{Observation, Probe, ProbeReading};
+use crate::transport::{LockOwner, TransportError};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 
 use super::report::SkippedHost;
 
+/// The session of a tested host.
+pub(super) enum TestSession<'s> {
+    /// Opened for the tests.
+    Own(Box<dyn HostSession>),
+    /// Of a run that works on the host.
+    Lent(&'s (dyn HostSession + 'static)),
+}
+
+impl Deref for TestSession<'_> {
+    type Target = dyn HostSession;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Own(session) => &**session,
+            Self::Lent(session) => *session,
+        }
+    }
+}
+
+impl TestSession<'_> {
+    /// Takes the lock of the host, which the owner of a lent session holds.
+    async fn take_lock(&mut self, owner: &LockOwner) -> Result<HostLockAttempt, TransportError> {
+        match self {
+            Self::Own(session) => session.take_lock(owner).await,
+            Self::Lent(_) => Ok(HostLockAttempt::Ours),
+        }
+    }
+
+    /// Closes a session that was opened for the tests.
+    pub async fn close(self) {
+        if let Self::Own(session) = self {
+            session.close().await;
+        }
+    }
+}
+
 /// A host whose lock this run holds.
-pub(super) struct TestHost {
+pub(super) struct TestHost<'s> {
     pub name: HostName,
-    pub link: Box<dyn HostSession>,
+    pub link: TestSession<'s>,
     /// The address that other hosts connect to.
     pub address: String,
     /// Adapters with an active port, by the name of the device, with what the port and its slot can carry in Gb/s.
@@ -38,21 +75,14 @@ pub(super) async fn open_test_host(
     name: &HostName,
     facts: &BTreeSet<&'static str>,
     service: TestService<'_, '_>,
-) -> Result<TestHost, SkippedHost> {
+) -> Result<TestHost<'static>, SkippedHost> {
     let skip = |reason: UntrustedText, unreachable| SkippedHost { host: name.clone(), reason, unreachable };
     if project.is_simulated(name) {
         return Err(skip("a sandbox cannot be measured".into(), false));
     }
     let request = SessionRequest { project, options, host: name, secrets: &project.secrets, logs_in: false };
     let link = <dyn HostSession>::open(request).await.map_err(|error| skip(describe_transport_error(&error), true))?;
-    let mut host = TestHost {
-        name: name.clone(),
-        link,
-        address: find_address(project, name),
-        adapters: BTreeMap::new(),
-        proofs: None,
-        facts: Facts::default(),
-    };
+    let mut host = TestHost::new(project, name, TestSession::Own(link));
     match host.prepare(project, options, facts, service).await {
         Ok(()) => Ok(host),
         Err(reason) => {
@@ -67,12 +97,31 @@ fn find_address(project: &Project, name: &HostName) -> String {
     declared.filter(|address| !address.is_empty()).unwrap_or_else(|| name.as_str().to_owned())
 }
 
-impl TestHost {
+/// Returns the probes that tests need, with the facts that their results and programs depend on.
+pub(super) fn list_test_probes(facts: &BTreeSet<&'static str>) -> BTreeSet<Probe> {
+    let names = ["holders", "rdma", "boot"].into_iter().chain(facts.iter().copied());
+    let facts = names.map(|name| Probe::Fact { name: name.to_owned() });
+    facts.chain([Probe::Records]).collect()
+}
+
+impl<'s> TestHost<'s> {
+    /// Returns a host of which nothing was read yet.
+    pub fn new(project: &Project, name: &HostName, link: TestSession<'s>) -> Self {
+        Self {
+            name: name.clone(),
+            link,
+            address: find_address(project, name),
+            adapters: BTreeMap::new(),
+            proofs: None,
+            facts: Facts::default(),
+        }
+    }
+
     /// Returns a host without adapters and facts.
     #[cfg(test)]
     pub fn answering(name: &str, link: impl HostSession + 'static) -> Self {
-        let (name, address) = (HostName::new(name), name.to_owned());
-        Self { name, link: Box::new(link), address, adapters: BTreeMap::new(), proofs: None, facts: Facts::default() }
+        let (name, address, link) = (HostName::new(name), name.to_owned(), TestSession::Own(Box::new(link)));
+        Self { name, link, address, adapters: BTreeMap::new(), proofs: None, facts: Facts::default() }
     }
 
     /// Returns the values that a result rests on. What could not be read is left out.
@@ -159,16 +208,20 @@ impl TestHost {
 
     /// Checks that nothing uses the host's devices, and reads what results and programs depend on.
     async fn check_and_read(&mut self, project: &Project, facts: &BTreeSet<&'static str>) -> Result<(), UntrustedText> {
-        let names = ["holders", "rdma", "boot"].into_iter().chain(facts.iter().copied());
-        let mut probes: BTreeSet<Probe> = names.map(|name| Probe::Fact { name: name.to_owned() }).collect();
-        probes.insert(Probe::Records);
-        let observation = self.link.observe(&probes, &project.secrets).await;
-        let observation = observation.map_err(|error| describe_transport_error(&error))?;
-        refuse_in_use(list_device_holders(&observation))?;
+        let observation = self.link.observe(&list_test_probes(facts), &project.secrets).await;
+        self.read_observation(project, &observation.map_err(|error| describe_transport_error(&error))?)
+    }
+
+    /// Takes over the answers to [`list_test_probes`].
+    ///
+    /// # Errors
+    /// Processes hold the devices of the host, or it is not known whether they do.
+    pub fn read_observation(&mut self, project: &Project, observation: &Observation) -> Result<(), UntrustedText> {
+        refuse_in_use(list_device_holders(observation))?;
         if let Ok(ProbeReading::Records(state)) = observation.get(&Probe::Records) {
             self.proofs = state.records.get(&proofs_file_name(&project.cluster)).cloned();
         }
-        self.facts = Facts::from_observation(&observation);
+        self.facts = Facts::from_observation(observation);
         if let Some(Ok(devices)) = self.facts.0.get("rdma") {
             self.adapters = read_adapters(devices);
         }

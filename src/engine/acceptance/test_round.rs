@@ -10,9 +10,9 @@ use futures_util::future::join_all;
 /// One test on its hosts.
 pub(super) struct TestRun<'r> {
     pub context: MeasureContext<'r>,
-    pub hosts: Vec<&'r TestHost>,
+    pub hosts: Vec<&'r TestHost<'r>>,
     /// All hosts that this run has locked.
-    pub tested: Vec<&'r TestHost>,
+    pub tested: Vec<&'r TestHost<'r>>,
     /// The place of the test in its set.
     pub place: usize,
     pub progress: &'r RoundProgress<'r>,
@@ -53,7 +53,7 @@ impl TestRun<'_> {
         let first = report.rows.len();
         let started = self.progress.start_round((self.place, isolation), &report.test, None, groups.len());
         let measured = join_all(groups.iter().enumerate().map(|(at, group)| async move {
-            let hosts: Vec<&TestHost> = group.iter().map(|host| self.hosts[*host]).collect();
+            let hosts: Vec<&TestHost<'_>> = group.iter().map(|host| self.hosts[*host]).collect();
             let measured = self.context.measure_group(&hosts, &self.tested, first + at).await;
             (hosts, measured)
         }))
@@ -67,7 +67,7 @@ impl TestRun<'_> {
 
     pub fn build_row(
         &self,
-        hosts: &[&TestHost],
+        hosts: &[&TestHost<'_>],
         rail: Option<String>,
         round: usize,
         measured: TestMeasurement,

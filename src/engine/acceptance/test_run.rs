@@ -1,5 +1,6 @@
 //! Runs the tests of a set, one after the other.
 
+use super::gpu_memory::list_option_facts;
 use super::isolate::isolate_faults;
 use super::measure::{MeasureContext, not_measured};
 use super::report::{AcceptanceReport, ComparedValues, MeasuredScope, TestReport, TestRow};
@@ -28,9 +29,16 @@ const STOP_LIMIT: Duration = Duration::from_secs(30);
 pub(super) struct TestedBatch<'r> {
     pub project: &'r Project,
     pub tests: &'r [DeclaredTest],
-    pub hosts: &'r [TestHost],
+    pub hosts: &'r [TestHost<'r>],
     /// The number of the batch, counted from 0.
     pub number: usize,
+}
+
+/// Returns the facts that the results and programs of tests depend on.
+pub(super) fn list_fact_names(tests: &[DeclaredTest]) -> BTreeSet<&'static str> {
+    let needs = tests.iter().map(|test| &test.definition);
+    let options = needs.clone().flat_map(|test| list_option_facts(&test.programs)).copied();
+    needs.flat_map(|test| test.rests_on.fact_names()).chain(options).collect()
 }
 
 /// Runs the tests of a set on a batch, one after the other.
@@ -45,7 +53,7 @@ pub(super) async fn run_tests(
     let unplanned = RoundProgress::new(events, &[]);
     let build = |at: usize, progress| {
         let test = &tests[at];
-        let own: Vec<&TestHost> = hosts.iter().filter(|host| test.hosts.contains(&host.name)).collect();
+        let own: Vec<&TestHost<'_>> = hosts.iter().filter(|host| test.hosts.contains(&host.name)).collect();
         let context = MeasureContext { project, test, run: &names[at], cancel };
         TestRun { context, hosts: own, tested: hosts.iter().collect(), place: at, progress }
     };
@@ -59,7 +67,7 @@ pub(super) async fn run_tests(
 /// Waits for a stop request, and then stops the programs of the run until the caller ends this.
 pub(super) async fn stop_programs(
     project: &Project,
-    hosts: &[TestHost],
+    hosts: &[TestHost<'_>],
     run: &str,
     cancel: &CancelSignal,
 ) -> Infallible {
@@ -204,7 +212,7 @@ impl TestRun<'_> {
         alone.iter().for_each(|host| self.note_unmeasured(&[self.hosts[*host]], rail, why, report));
     }
 
-    fn note_unmeasured(&self, hosts: &[&TestHost], rail: Option<&str>, why: &str, report: &mut TestReport) {
+    fn note_unmeasured(&self, hosts: &[&TestHost<'_>], rail: Option<&str>, why: &str, report: &mut TestReport) {
         report.rows.push(self.build_row(hosts, rail.map(str::to_owned), 0, not_measured(why, Vec::new())));
     }
 

@@ -3,11 +3,12 @@
 use super::host_reboots::HostReboots;
 use super::host_service::HostService;
 use super::refused_steps::{refuse_group, report_awaiting_steps};
+use super::return_check::ReturnCheck;
 use super::window_checks::{check_all_decided, check_no_failed_step, check_no_other_window, check_not_controller};
 use super::window_failure::find_window_failure;
 use super::window_refusal::WindowRefusal;
 use crate::engine::cancel::StopLevel;
-use crate::engine::event::Event;
+use crate::engine::event::{Event, ReturnTest};
 use crate::engine::host_work::HostWork;
 use crate::engine::report::HostReport;
 use crate::engine::run_context::ApplyContext;
@@ -24,12 +25,16 @@ pub(in crate::engine) struct MaintenanceWindow<'r> {
     shut: Option<WindowRefusal>,
     service: HostService<'r>,
     reboots: HostReboots,
+    returns: &'r dyn ReturnCheck,
+    /// The tests before the host was brought back.
+    return_tests: Vec<ReturnTest>,
 }
 
 impl<'r> MaintenanceWindow<'r> {
-    pub fn new(run: &'r ApplyContext<'r>, plan: &'r HostPlan) -> Self {
+    pub fn new(run: &'r ApplyContext<'r>, plan: &'r HostPlan, returns: &'r dyn ReturnCheck) -> Self {
         let service = HostService::new(run, &plan.host);
-        Self { run, plan, stage: StepStage::default(), shut: None, service, reboots: HostReboots::default() }
+        let (stage, reboots) = (StepStage::default(), HostReboots::default());
+        Self { run, plan, stage, shut: None, service, reboots, returns, return_tests: Vec::new() }
     }
 
     /// Reports whether the host was taken out of service and not brought back.
@@ -88,12 +93,16 @@ impl<'r> MaintenanceWindow<'r> {
         self.reboots.reboot_if_pending(work, window, round, in_service).await
     }
 
-    /// Closes the window. If a step of it did not succeed, it stays open, and the next successful run closes it.
+    /// Closes the window. If a step of it did not succeed or a test did not pass, it stays open, and the next successful
+    /// run closes it.
     async fn close(&mut self, work: &mut HostWork<'r>, window: &HostWindow) -> Result<(), WindowRefusal> {
-        match find_window_failure(work, window, !self.reboots.is_empty()).await {
-            Some(why) => Err(WindowRefusal::Open(why)),
-            None => self.service.bring_back(work, window).await,
+        if let Some(why) = find_window_failure(work, window, !self.reboots.is_empty()).await {
+            return Err(WindowRefusal::Open(why));
         }
+        let (tests, passed) = self.returns.check_host(work, window).await;
+        self.return_tests = tests;
+        passed?;
+        self.service.bring_back(work, window).await
     }
 
     /// Records and reports why the window does not continue.
@@ -132,6 +141,7 @@ impl<'r> MaintenanceWindow<'r> {
     /// Adds the window's results to the host's report.
     pub fn complete_report(&mut self, report: &mut HostReport) {
         report.reboots = self.reboots.take_completed();
+        report.return_tests = std::mem::take(&mut self.return_tests);
         report.node = self.service.take_node_summary();
     }
 

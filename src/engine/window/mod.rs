@@ -14,6 +14,7 @@ mod node_readiness;
 mod own_script;
 mod reboot_guard;
 mod refused_steps;
+mod return_check;
 mod slurm;
 mod slurm_drain;
 mod test_labels;
@@ -29,8 +30,10 @@ mod window_turn;
 pub(super) use device_holders::{list_device_holders, list_lasting_holders};
 pub(super) use drain_obstacles::note_drain_obstacles;
 pub(super) use maintenance::MaintenanceWindow;
+pub(super) use return_check::{ReturnCheck, ReturnFuture};
 pub(super) use test_labels::{list_labeled_sets, refresh_test_labels, set_test_labels};
 pub(super) use test_window::{TestWindow, join_reasons};
 pub(super) use window_node::NodeDrainRun;
+pub(super) use window_refusal::WindowRefusal;
 #[cfg(test)]
 pub(super) use window_scripts::{BOOT_ID_PATH, REBOOT_COMMAND};

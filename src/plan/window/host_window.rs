@@ -29,6 +29,9 @@ pub struct HostWindow {
     /// The resources that the node must offer before it is uncordoned: `nvidia.com/gpu 8`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub returns: Vec<String>,
+    /// The acceptance tests that the host has to pass before it is brought back into service.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub return_tests: Vec<String>,
     /// The run that left it open, if any: such a window is closed in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_open: Option<UntrustedText>,

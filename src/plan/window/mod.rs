@@ -101,7 +101,19 @@ fn build_window(
         .and_then(|drain| drain.returns.as_ref())
         .map(config::NodeReturnCondition::describe_offers)
         .unwrap_or_default();
+    if needed {
+        window.return_tests = list_return_tests(case);
+    }
     needed.then_some(window)
+}
+
+/// Returns the tests that the host has to pass before its window closes. Simulated hardware cannot be measured.
+fn list_return_tests(case: &HostContext<'_>) -> Vec<String> {
+    let project = case.ground.project;
+    let set = project.rollout.return_tests.iter().filter(|_| !project.is_simulated(&case.host.name));
+    let entries = set.filter_map(|(set, _)| project.tests.sets.get(set)).flatten();
+    let own = entries.filter(|test| test.hosts.contains(&case.host.name));
+    own.map(|test| test.definition.name.clone()).collect()
 }
 
 /// Returns the warning for a host without a planned window whose node is, or may be, still drained.

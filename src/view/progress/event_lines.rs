@@ -100,6 +100,8 @@ pub fn event_line(event: &Event) -> Option<ProgressLine> {
         Event::AwaitingWindow { .. }
         | Event::Busy { .. }
         | Event::WindowOpened { .. }
+        | Event::ReturnTestsStarted { .. }
+        | Event::ReturnTestsFinished { .. }
         | Event::WindowClosed { .. }
         | Event::WindowLeftOpen { .. }
         | Event::WindowShut { .. }

@@ -3,6 +3,7 @@
 use super::event_lines;
 use crate::engine::{Event, NodeDrainEvent, PlanWorkload, StepResult, VerifyResult};
 use crate::model::{HostName, HostOutcome, StepId, UntrustedText};
+use crate::view::formatting::list_names;
 use indexmap::IndexMap;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -243,6 +244,7 @@ impl ProgressState {
             | Event::AwaitingVerification { .. }
             | Event::AwaitingWindow { .. }
             | Event::Busy { .. }
+            | Event::ReturnTestsStarted { .. }
             | Event::Node { .. } => self.track_waiting(event, now),
             Event::ObserveStarted { .. }
             | Event::ExecStarted { .. }
@@ -252,6 +254,7 @@ impl ProgressState {
             | Event::StepPrinted { .. }
             | Event::Verified { .. }
             | Event::WindowOpened { .. }
+            | Event::ReturnTestsFinished { .. }
             | Event::WindowClosed { .. }
             | Event::WindowLeftOpen { .. }
             | Event::WindowShut { .. }
@@ -271,6 +274,7 @@ impl ProgressState {
             Event::AwaitingVerification { host, name, .. } => (host, format!("waiting for {name}")),
             Event::AwaitingWindow { host, wave } => (host, format!("waiting for wave {}", wave + 1)),
             Event::Busy { host, .. } => (host, "waiting: its devices are in use".to_owned()),
+            Event::ReturnTestsStarted { host, tests } => (host, format!("testing: {}", list_names(tests))),
             Event::Node { host, news: NodeDrainEvent::Waits { .. }, .. } => {
                 (host, "waiting for pods to leave".to_owned())
             }

@@ -2,8 +2,10 @@
 
 use super::ProgressDetail;
 use super::progress_line::{ProgressLine, format_failure, format_step_id, format_untrusted, prefix_host};
-use crate::engine::{CompletedReboot, Event, NodeDrainEvent};
+use crate::acceptance::{TestVerdict, format_measure};
+use crate::engine::{CompletedReboot, Event, NodeDrainEvent, ReturnTest};
 use crate::model::{HostName, StepId, UntrustedText};
+use crate::view::formatting::list_names;
 use crate::view::style::{BAD, DISRUPT, paint};
 use crate::view::{escape, format_count, format_duration};
 
@@ -18,6 +20,14 @@ pub fn window_event_line(event: &Event) -> Option<ProgressLine> {
             ProgressLine::new(Normal, prefix_host(host, &format!("waits: busy: {}", join_holders(holders))))
         }
         Event::WindowOpened { host, stops } => ProgressLine::new(Normal, window_opened_line(host, stops)),
+        Event::ReturnTestsStarted { host, tests } => ProgressLine::new(
+            Normal,
+            prefix_host(host, &format!("is tested before its return: {}", escape::escape_line(&list_names(tests)))),
+        ),
+        Event::ReturnTestsFinished { host, tests } => {
+            let results: Vec<String> = tests.iter().map(format_return_test).collect();
+            ProgressLine::new(Normal, prefix_host(host, &format!("tested: {}", results.join("; "))))
+        }
         Event::WindowClosed { host } => ProgressLine::new(Normal, prefix_host(host, "is back in service")),
         Event::WindowLeftOpen { host, why } => {
             ProgressLine::new(Quiet, prefix_host(host, &format_failure("stays out of service, window left open", why)))
@@ -87,6 +97,19 @@ fn rebooting_line(host: &HostName, steps: &[StepId]) -> String {
 pub fn format_reboot(reboot: &CompletedReboot) -> String {
     let (from, to) = (format_untrusted(&reboot.from), format_untrusted(&reboot.to));
     format!("rebooted ({}, boot id {from} → {to})", format_duration(reboot.took))
+}
+
+/// Returns `fio-read passed: 2.1 GB/s, at least 1 GB/s (declared)`.
+fn format_return_test(test: &ReturnTest) -> String {
+    let rail = test.rail.iter().map(|rail| format!(" of {rail}")).collect::<String>();
+    let result = match &test.verdict {
+        TestVerdict::Pass { value, expected } => {
+            format!("passed: {}, {expected}", format_measure(*value, &test.unit))
+        }
+        TestVerdict::Fail { reason, .. } => format!("failed: {reason}"),
+        TestVerdict::NotMeasured { reason } => format!("not measured: {reason}"),
+    };
+    escape::escape_line(&format!("{}{rail} {result}", test.test)).into_owned()
 }
 
 fn join_holders(holders: &[UntrustedText]) -> String {

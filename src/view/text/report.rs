@@ -1,6 +1,7 @@
 //! Reports: problems first, then one row per host, then the summary and the next command.
 
 use super::{TextWriter, host_rows, plan_sections, problems};
+use crate::acceptance::TestVerdict;
 use crate::engine::{RunReport, StepResult, VerifyResult};
 use crate::model::{ExitCode, HostOutcome};
 use crate::view::fold::fold_names;
@@ -70,6 +71,7 @@ fn closing_line(report: &RunReport, exit: ExitCode) -> String {
     parts.extend(format_changed_steps(report));
     parts.extend(format_not_undone(report));
     parts.extend(format_verifications(report));
+    parts.extend(format_return_tests(report));
     parts.extend(report.budget_spent.then(|| "stopped by the failure budget".to_owned()));
     let (style, word) = ending_word(report, exit);
     format!("{} {} ({})", paint(style, format!("{word}:")), parts.join("; "), format_duration(report.took))
@@ -102,6 +104,19 @@ fn format_changed_steps(report: &RunReport) -> Option<String> {
 fn format_verifications(report: &RunReport) -> Option<String> {
     let counts = host_rows::count_verifications(report.hosts.iter().flat_map(|host| &host.verify));
     (!counts.is_empty()).then(|| format!("verifications: {counts}"))
+}
+
+/// Returns `tests before return: 12 passed, 1 failed`, if hosts were tested.
+fn format_return_tests(report: &RunReport) -> Option<String> {
+    let of = |test: fn(&TestVerdict) -> bool| {
+        report.hosts.iter().flat_map(|host| &host.return_tests).filter(|result| test(&result.verdict)).count()
+    };
+    let counts = formatting::join_counts(&[
+        (of(|verdict| matches!(verdict, TestVerdict::Pass { .. })), "passed"),
+        (of(|verdict| matches!(verdict, TestVerdict::Fail { .. })), "failed"),
+        (of(|verdict| matches!(verdict, TestVerdict::NotMeasured { .. })), "not measured"),
+    ]);
+    (!counts.is_empty()).then(|| format!("tests before return: {counts}"))
 }
 
 /// Returns `fix the failed verification `web: page answers` (recipes/web.yaml:30:5)`, with the number of others.

@@ -57,6 +57,10 @@ fn window_lines(host: &HostPlan, window: &HostWindow) -> Vec<String> {
     lines.extend(
         (!window.returns.is_empty()).then(|| format!("uncordoned once the node has {}", window.returns.join(", "))),
     );
+    lines.extend(
+        (!window.return_tests.is_empty())
+            .then(|| format!("back in service once it passes {}", formatting::list_names(&window.return_tests))),
+    );
     lines.extend(window.stops.iter().map(|stop| format_stop("stops", stop)));
     lines.extend(window.unloads.iter().map(|stop| format_stop("unloads", stop)));
     lines.extend(window.reboots.iter().map(format_reboot));
