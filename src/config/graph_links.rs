@@ -233,6 +233,32 @@ pub(super) fn check_exports(
     places
 }
 
+/// Reports barriers that wait for a recipe which no host has: none of its steps could ever be counted. Returns their
+/// places.
+pub(super) fn check_barriers(
+    applied: &AppliedRecipes,
+    known: impl Fn(&str) -> bool,
+    diags: &mut DiagList,
+) -> BTreeSet<Span> {
+    let present: BTreeSet<&str> = iter_present_recipes(applied).map(|recipe| recipe.name.as_str()).collect();
+    let waits = |edge: &&RecipeEdge| edge.barrier.is_some() && !edge.optional && known(&edge.recipe);
+    let mut places = BTreeSet::new();
+    for recipe in applied.recipes.values().filter(|recipe| present.contains(recipe.name.as_str())) {
+        let lacking = iter_edges(recipe).filter(waits).filter(|edge| !present.contains(edge.recipe.as_str()));
+        for RecipeEdge { recipe: needed, span, .. } in lacking {
+            let what = match applied.recipes.contains_key(needed) {
+                true => "only removed from hosts",
+                false => "not applied to any host",
+            };
+            let message = format!("`{}` waits for `{needed}` on other hosts, which is {what}", recipe.name);
+            let diag = Diag::error(DiagCode::EdgeNotApplied, message).with_span(*span);
+            diags.push(diag.hint("apply it, or add `optional: true`: then nothing waits where it is not applied"));
+            places.insert(*span);
+        }
+    }
+    places
+}
+
 /// Hosts without a needed recipe, and the place that needs it.
 struct MissingRequirement {
     span: Span,

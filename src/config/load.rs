@@ -384,6 +384,7 @@ fn connect_recipes(
     let reads = |recipe: &Recipe| recipe_reads::find_read_parameters(recipe, project);
     broken.extend(graph_links::check_applied(&applied, known, reads, &mut lacking));
     broken.extend(graph_links::check_exports(&applied, known, project, &mut lacking));
+    broken.extend(graph_links::check_barriers(&applied, known, &mut lacking));
     cluster_member::check_cluster_needs(&applied.recipes, library, &mut lacking);
     // An entry with a misspelled name applies no recipe. That others lack it is not a second mistake.
     if diags.0.iter().all(|diag| diag.code != DiagCode::UnknownRecipe) {

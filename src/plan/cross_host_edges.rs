@@ -151,7 +151,7 @@ impl CrossHostEdges<'_> {
         let (hosts, cut): (Vec<_>, Vec<_>) = counted.into_iter().partition(|host| self.members.contains(host));
         let least = match edge.why {
             DependencyKind::Barrier if !one => {
-                self.find_barrier(edge).map(|barrier| barrier.least.resolve_count(total))
+                self.find_barrier(edge).map(|barrier| barrier.least.resolve_minimum(total))
             }
             DependencyKind::Needs | DependencyKind::Order | DependencyKind::Barrier if one => Some(1),
             // A cluster step that needs a step of hosts needs it on all of them, unless declared otherwise.
