@@ -95,7 +95,8 @@ pub(super) fn add_artifact_note(error: CliError, lacking: &ArtifactReport) -> Cl
     ))
 }
 
-/// Writes the report; skips the text form after a plan without changes, which already printed the result.
+/// Writes the report; skips the text form after a plan without changes, which already printed the result. A window that
+/// was closed is a result of its own.
 pub(super) fn write_apply_report<B>(
     cx: &VerbContext<'_, B>,
     output: &VerbOutput<'_>,
@@ -104,7 +105,8 @@ pub(super) fn write_apply_report<B>(
 ) -> VerbResult {
     let exit = report.exit_code();
     let is_complete = exit == ExitCode::Done && report.count_not_undone() == 0;
-    let said = is_complete && plan.count_steps().change == 0 && cx.settings.format == OutputFormat::Text;
+    let is_idle = plan.count_steps().change == 0 && plan.hosts.iter().all(|host| host.window.is_none());
+    let said = is_complete && is_idle && cx.settings.format == OutputFormat::Text;
     match said {
         true => output.write_json_file(&|writer, out| writer.write_report(report, exit, out))?,
         false => output.write_result(&|writer, out| writer.write_report(report, exit, out))?,
