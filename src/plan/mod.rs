@@ -18,6 +18,7 @@ mod host_hold;
 mod identity;
 mod images;
 mod infiniband;
+mod left_out_needs;
 mod missing_cluster;
 mod model;
 mod observed_host;

@@ -15,7 +15,8 @@ use super::unreadable_records::warn_unreadable_records;
 use super::verify::assess_verifications;
 use super::window::{self, WindowScope};
 use super::{
-    ObservedHost, StepInstance, canonical_json, cluster_warnings, guard, infiniband, other_inventories, rollout,
+    ObservedHost, StepInstance, canonical_json, cluster_warnings, guard, infiniband, left_out_needs, other_inventories,
+    rollout,
 };
 use crate::config::{ExportedValues, Project, StepExpander, StepFilter};
 use crate::model::{HostName, SecretStore, StepVerdict};
@@ -157,6 +158,7 @@ fn plan_host(
     plan.warnings.extend(guard::warn_unconfirmed_guards(seen));
     plan.warnings.extend(warn_unreadable_records(seen, &ground.project.cluster));
     plan.warnings.extend(other_inventories::warn_other_inventories(&case, &turns));
+    plan.warnings.extend(left_out_needs::warn_left_out_needs(&case, &plan.steps));
     plan.warnings.extend(window::warn_other_window(seen, &ground.project.cluster));
     plan.warnings.extend(window::warn_drained_node(seen).filter(|_| plan.window.is_none()));
     plan.warnings.extend(cluster_warnings::warn_drain_obstacles(seen).filter(|_| plan.window.is_some()));
