@@ -50,18 +50,22 @@ pub struct PlanArgs {
     pub keep: PlanOutputArgs,
 }
 
-pub fn run_plan<B: Backend>(cx: &VerbContext<'_, B>, args: &PlanArgs) -> VerbResult {
-    let settings = args.recorded.apply_to_settings(cx.settings)?.with_policy(args.policy.to_policy(), None);
+pub fn run_plan<B: Backend>(base: &VerbContext<'_, B>, args: &PlanArgs) -> VerbResult {
+    let settings = args.recorded.apply_to_settings(base.settings)?.with_policy(args.policy.to_policy(), None);
     let mut settings = args.engine.apply_to_settings(&args.keep.apply_to_settings(&settings)?)?;
     settings.replay.assumed_kubernetes = args.kubernetes.as_deref().map(parse_kubernetes_release).transpose()?;
-    let cx = &cx.with_settings(&settings);
-    let target = cx.resolve_target(&args.inventory)?;
-    let output = cx.output_for(&target);
-    let loaded = cx.load_project(&target)?;
+    let target = base.with_settings(&settings).resolve_target(&args.inventory)?;
+    let loaded = base.with_settings(&settings).load_project(&target)?;
     block_on(async {
         let mut stop = InterruptSignals::start_listening()?;
-        let seen = cx.observe_hosts(&mut stop, &output, &loaded, ObservePurpose::Declared).await?;
+        let cx = &base.with_settings(&settings);
+        let seen = cx.observe_hosts(&mut stop, &cx.output_for(&target), &loaded, ObservePurpose::Declared).await?;
         args.recorded.write_recording(cx.backend, &loaded.0, &seen)?;
+        if args.keep.output.is_none() {
+            settings.replay.release_answers();
+        }
+        let cx = &base.with_settings(&settings);
+        let output = cx.output_for(&target);
         let plan = cx.backend.plan(&loaded.0, &seen, cx.settings);
         let exit = plan.exit_code(args.detailed_exitcode);
         let saved = args.keep.build_saved_plan(cx, &loaded, &seen, &plan).await;

@@ -5,6 +5,7 @@ use super::backend::Backend;
 use super::error::CliError;
 use super::settings::CliSettings;
 use crate::engine::{RecordedTwice, Recording, ReplayOptions};
+use crate::plan;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::Arc;
 
@@ -86,7 +87,9 @@ fn read_recordings(paths: &[Utf8PathBuf]) -> Result<Option<Recording>, CliError>
     for path in paths {
         files.extend(list_recording_files(path)?);
     }
-    let recordings = files.iter().map(|path| Ok((path.as_str(), read_recording(path)?)));
+    // Parsing the answers of many hosts takes as long as planning.
+    let recordings = plan::map_parallel(&files, |path| read_recording(path));
+    let recordings = files.iter().zip(recordings).map(|(path, recording)| Ok((path.as_str(), recording?)));
     let recordings = recordings.collect::<Result<Vec<_>, CliError>>()?;
     Recording::merge(recordings).map_err(|twice| {
         let RecordedTwice { host, first, second } = twice;

@@ -452,7 +452,7 @@ impl HostDriftCollector<'_, '_> {
             aspect: FindingAspect::Verification,
             reason: verify.reason.clone(),
             hint: None,
-            place: verify.place.clone(),
+            place: verify.place.to_string(),
         };
         self.push_undecided(unsure, &[]);
     }
@@ -469,7 +469,7 @@ impl HostDriftCollector<'_, '_> {
             verdict: verify.verdict,
             reason,
             level: verify.level,
-            place: verify.place.clone(),
+            place: verify.place.to_string(),
             object: find_verified_object(case, verify),
             cause,
             last_applied,

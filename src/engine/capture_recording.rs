@@ -72,7 +72,8 @@ impl SecretExports {
     /// Reports whether a probe reads a secret export. Such probes are named after the export, with the turn's key in
     /// brackets.
     fn contains_probe(&self, probe: &Probe) -> bool {
-        let Probe::Check { id, .. } = probe else { return false };
+        let Probe::Check(check) = probe else { return false };
+        let id = &check.id;
         let whole = id.split_once('[').map_or(id.as_str(), |(whole, _)| whole);
         self.0.contains(id) || self.0.contains(whole)
     }

@@ -178,7 +178,7 @@ impl<'h, 'r> FinalProof<'h, 'r> {
 }
 
 fn is_check(probe: &Probe) -> bool {
-    matches!(probe, Probe::Check { .. })
+    matches!(probe, Probe::Check(_))
 }
 
 fn list_settled(findings: &BTreeMap<StepId, StepFinding>) -> Vec<StepId> {

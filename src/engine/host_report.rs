@@ -91,12 +91,12 @@ pub(super) fn phase_from_verdict(verdict: StepVerdict) -> ReachedPhase {
 /// Returns the result that the plan's own observation proves.
 pub(super) fn report_planned_verification(verify: &VerifyPlan) -> VerifyReport {
     VerifyReport {
-        recipe: verify.recipe.clone(),
-        name: verify.name.clone(),
+        recipe: verify.recipe.to_string(),
+        name: verify.name.to_string(),
         result: to_verify_result((verify.verdict, verify.reason.raw().to_owned())),
         check: verify.check.clone(),
         of_step: false,
-        place: verify.place.clone(),
+        place: verify.place.to_string(),
     }
 }
 

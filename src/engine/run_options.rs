@@ -96,6 +96,16 @@ pub struct ReplayOptions {
     pub assumed_kubernetes: Option<String>,
 }
 
+impl ReplayOptions {
+    /// Releases the recorded answers once all hosts are observed: those of many hosts are large. Only a saved plan needs
+    /// them afterwards.
+    pub fn release_answers(&mut self) {
+        if let Some(recording) = &mut self.observed {
+            *recording = Arc::new(recording.narrow_to_hosts(&[]));
+        }
+    }
+}
+
 /// What a session is opened for.
 #[derive(Clone, Copy)]
 pub(super) struct SessionRequest<'s> {

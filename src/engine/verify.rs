@@ -127,7 +127,7 @@ fn verify_step(step: &StepPlan) -> VerifyReport {
 /// Reports whether a step waits for a value that it declares: its change is predicted without any difference.
 fn is_uncompared(step: &StepPlan) -> bool {
     let is_predicted = |envelope: &crate::plan::PredictedEffects| envelope.foresight == ChangeCertainty::Predicted;
-    step.changes.is_empty() && step.envelope.as_ref().is_some_and(is_predicted)
+    step.changes.is_empty() && step.envelope.as_deref().is_some_and(is_predicted)
 }
 
 #[cfg(test)]
@@ -146,7 +146,7 @@ mod tests {
             foresight,
         };
         let step = |foresight| StepPlan {
-            envelope: Some(envelope(foresight)),
+            envelope: Some(Box::new(envelope(foresight))),
             ..sample::step("site", "absent", "/etc/x", StepVerdict::Change, "nothing is there")
         };
         assert_eq!(verify_step(&step(ChangeCertainty::Precaution)).result, VerifyResult::Held);

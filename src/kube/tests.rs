@@ -288,7 +288,7 @@ async fn object_that_changes_before_its_dry_run_is_read_again() {
         .await;
     let id = ObjectId::from_object(&account("1", json!([]))).expect("an object");
     let want = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "a", "namespace": "ml" } });
-    let probe = Probe::Object { id, want: Some(want.to_string()) };
+    let probe = Probe::Object { id: Box::new(id), want: Some(want.to_string()) };
     let reader = ClusterReader::new(cluster, "lab");
     let answers = reader.observe_probes(&BTreeSet::from([probe]), &SecretStore::default()).await.unwrap();
     let Ok(ProbeReading::Object(ObjectState::Known(seen))) = &answers[0].1 else { panic!("{answers:?}") };

@@ -71,19 +71,19 @@ pub struct CrossHostEdges<'a> {
 pub struct StepTable {
     steps: Vec<Option<(Arc<Recipe>, Arc<RecipeStep>)>>,
     /// `file:line:col` of each step.
-    places: Vec<String>,
+    places: Vec<Arc<str>>,
 }
 
 impl StepTable {
     /// Collects the steps of all recipes of a project.
     pub fn new(project: &Project) -> Self {
         let count = project.graph.order().len();
-        let mut table = Self { steps: vec![None; count], places: vec![String::new(); count] };
+        let mut table = Self { steps: vec![None; count], places: vec!["".into(); count] };
         for recipe in project.recipes.values() {
             for step in &recipe.steps {
                 if let Some(index) = project.graph.find_step(&recipe.name, &step.name) {
                     table.steps[index.0 as usize] = Some((recipe.clone(), step.clone()));
-                    table.places[index.0 as usize] = project.format_step_place(step.span);
+                    table.places[index.0 as usize] = project.format_step_place(step.span).into();
                 }
             }
         }
@@ -100,8 +100,8 @@ impl StepTable {
     }
 
     /// Returns where a step is declared: `file:line:col`.
-    pub fn find_location(&self, index: StepIndex) -> &str {
-        self.places.get(index.0 as usize).map_or("", String::as_str)
+    pub fn find_location(&self, index: StepIndex) -> Arc<str> {
+        self.places.get(index.0 as usize).cloned().unwrap_or_else(|| "".into())
     }
 
     /// Returns whether an edge leads to other hosts.

@@ -10,6 +10,7 @@ use compact_str::CompactString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A plan for a selection of hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -110,6 +111,7 @@ pub struct HostWarning {
 }
 
 /// One step on one host.
+// A hundred thousand hosts have millions of them: what is rare is boxed, and what all hosts share is not copied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StepPlan {
     /// The step: recipe, step and item of an `each`.
@@ -153,7 +155,7 @@ pub struct StepPlan {
     pub after: Option<String>,
     /// For a step that cannot be evaluated before an earlier step has run: the most that it may do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub envelope: Option<PredictedEffects>,
+    pub envelope: Option<Box<PredictedEffects>>,
     /// Whether its change, or its pending state, takes effect only by a reboot, according to its kind.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_reboot: bool,
@@ -190,10 +192,9 @@ pub struct StepPlan {
     pub held: Option<String>,
     /// The step because of which this one will be skipped: it is needed, but blocked, unknown or pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waits_for: Option<UnmetDependency>,
+    pub waits_for: Option<Box<UnmetDependency>>,
     /// `file:line:col` of the step in its recipe.
-    #[schemars(with = "String")]
-    pub place: CompactString,
+    pub place: Arc<str>,
     /// Whether its process outlives the connection (`long: true`): a later run follows it instead of starting it again.
     pub long: bool,
 }
@@ -203,13 +204,13 @@ impl StepPlan {
     pub fn is_undetermined(&self) -> bool {
         let open =
             |envelope: &PredictedEffects| envelope.foresight == ChangeCertainty::Predicted && self.changes.is_empty();
-        self.verdict == StepVerdict::Unknown || (self.will_run() && self.envelope.as_ref().is_some_and(open))
+        self.verdict == StepVerdict::Unknown || (self.will_run() && self.envelope.as_deref().is_some_and(open))
     }
 
     /// Returns whether it acts and its changes are only predicted.
     pub fn is_predicted(&self) -> bool {
         let uncertain = |envelope: &PredictedEffects| envelope.foresight != ChangeCertainty::Certain;
-        self.will_run() && self.envelope.as_ref().is_some_and(uncertain)
+        self.will_run() && self.envelope.as_deref().is_some_and(uncertain)
     }
 
     /// Returns whether it cannot run regardless of the steps that it needs: such a step is never reported as waiting.
@@ -266,9 +267,11 @@ impl ChangeCertainty {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifyPlan {
     /// The name of the recipe that declares the verification.
-    pub recipe: String,
+    #[schemars(with = "String")]
+    pub recipe: CompactString,
     /// The name of the verification within its recipe.
-    pub name: String,
+    #[schemars(with = "String")]
+    pub name: CompactString,
     /// `Ok`: passed. `Change`: failed. `Unknown`: could not be evaluated. `Pending`: evaluated after changes.
     pub verdict: StepVerdict,
     /// Why it failed or could not be evaluated: a lowercase fragment. Empty if there is nothing to add.
@@ -279,7 +282,8 @@ pub struct VerifyPlan {
     /// The depth of the verification.
     pub level: VerifyLevel,
     /// `file:line:col` of the verification in its recipe.
-    pub place: String,
+    #[schemars(with = "String")]
+    pub place: CompactString,
 }
 
 /// The run of a recipe's read-only command on a host. Secrets are masked.

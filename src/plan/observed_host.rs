@@ -207,6 +207,7 @@ impl ObservedHost {
         let HostRecords { records, unreadable, key } = parse_records(&observation);
         let secret_claims = list_secret_claims(&records);
         withhold_bodies(&mut observation, &secret_claims);
+        observation.compact();
         let facts = Facts::from_observation(&observation);
         let (account, window) = (read_account(&observation), read_window_mark(&observation));
         Self {
@@ -246,6 +247,7 @@ impl ObservedHost {
         self.account = read_account(&later).or(self.account.take());
         self.facts.0.extend(Facts::from_observation(&later).0);
         self.observation.merge(later);
+        self.observation.compact();
     }
 
     /// Returns the record that `cluster` has of a step. An old record, which names no cluster, counts for any cluster.

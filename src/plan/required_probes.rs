@@ -4,7 +4,7 @@ use super::host_context::{HostContext, StepInstance};
 use super::undeclared;
 use crate::config::{ConditionOutcome, ExpansionState, RecipeInstance, RecipeVerification};
 use crate::model::StepId;
-use crate::probe::Probe;
+use crate::probe::{CheckProbe, Probe};
 use crate::resource::Resource;
 use crate::resource::apply_trace::trace_path;
 use std::collections::BTreeSet;
@@ -194,7 +194,7 @@ pub fn build_check_probe(id: &str, judged: &ConditionOutcome, timeout_s: Option<
 }
 
 fn new_check_probe(id: String, script: String, timeout_s: Option<u64>) -> Probe {
-    Probe::Check { id, script, user: None, cwd: None, env: Vec::new(), timeout_s }
+    Probe::Check(Box::new(CheckProbe { id, script, user: None, cwd: None, env: Vec::new(), timeout_s }))
 }
 
 pub fn verify_probe_id(recipe: &str, name: &str) -> String {

@@ -161,7 +161,7 @@ fn strip_locations(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     for host in &mut plan.hosts {
         host.steps.iter_mut().for_each(|step| step.place = Default::default());
-        host.verify.iter_mut().for_each(|verify| verify.place = String::new());
+        host.verify.iter_mut().for_each(|verify| verify.place = Default::default());
     }
     plan
 }

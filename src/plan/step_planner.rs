@@ -514,13 +514,15 @@ fn list_former_path(turn: &StepInstance<'_>) -> Vec<ProvidedItem> {
 }
 
 fn build_step_plan(
-    place: &str,
+    place: Arc<str>,
     turn: &StepInstance<'_>,
     ruling: StepAssessment,
     waits_for: Option<UnmetDependency>,
 ) -> StepPlan {
     let title = step_title(turn);
-    let judgement = ruling.judgement;
+    let mut judgement = ruling.judgement;
+    // A list that grew by single changes has room for further ones, which never come.
+    judgement.changes.shrink_to_fit();
     let installs_artifact = match &turn.expanded.state {
         ExpansionState::Resource(resource) => resource.artifact_delivery(&judgement).is_some(),
         _ => false,
@@ -560,7 +562,7 @@ fn build_step_plan(
         basis: ruling.basis,
         before: Vec::new(),
         after: None,
-        envelope,
+        envelope: envelope.map(Box::new),
         by_reboot: judgement.by_reboot,
         reboot_failed: judgement.reboot_failed,
         notes_only: judgement.notes_only,
@@ -572,8 +574,8 @@ fn build_step_plan(
         guard_s: None,
         stage: StepStage::Before,
         held: None,
-        waits_for,
-        place: place.into(),
+        waits_for: waits_for.map(Box::new),
+        place,
         long: turn.step.long,
     }
 }

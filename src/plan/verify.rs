@@ -37,13 +37,13 @@ pub(super) fn assess_verifications(case: &HostContext<'_>, steps: &[StepPlan]) -
                 None => adjust_for_pending(pending.as_deref(), assess_verification(case, instance, verify)),
             };
             list.push(VerifyPlan {
-                recipe: name.clone(),
-                name: verify.name.clone(),
+                recipe: name.as_str().into(),
+                name: verify.name.as_str().into(),
                 verdict: judged.0,
                 reason: judged.1.into(),
                 check: build_check_run(case, instance, verify, judged.0),
                 level: verify.level,
-                place: case.ground.project.sources.format_location(verify.span),
+                place: case.ground.project.sources.format_location(verify.span).into(),
             });
         }
     }
@@ -115,13 +115,12 @@ pub fn build_check_run(
     }
     let judged = case.ground.expander.evaluate_verify(case.host, instance, verify, &case.known_values());
     let probe = build_check_probe(&verify_probe_id(&instance.recipe.name, &verify.name), &judged, None)?;
-    let (Probe::Check { script, .. }, Ok(ProbeReading::Output(output))) = (&probe, case.seen.observation.get(&probe))
-    else {
+    let (Probe::Check(check), Ok(ProbeReading::Output(output))) = (&probe, case.seen.observation.get(&probe)) else {
         return None;
     };
     let printed = [&output.stdout, &output.stderr].map(|text| text.raw().trim_end()).join("\n");
     Some(CheckRun {
-        command: SecretStore::mask_placeholders(script.trim()).into(),
+        command: SecretStore::mask_placeholders(check.script.trim()).into(),
         status: output.status,
         output: UntrustedText::new(case.ground.secrets.scrub_secrets(printed.trim_matches('\n'))).last_lines(),
     })

@@ -1,6 +1,6 @@
 //! A recipe's own checks: each separate, as data for `sh -c`, with its own limit and cap.
 
-use super::query::{CHECK_LIMIT_S, Probe};
+use super::query::{CHECK_LIMIT_S, CheckProbe, Probe};
 use super::section::{ProbeSection, SectionEnd, SectionOutput};
 use super::{Observation, ProbeOutput, ProbeReading, UnansweredReason};
 use crate::model::UntrustedText;
@@ -79,7 +79,8 @@ impl ProbeCheckOptions {
 
 /// Builds the section of a check; `None` for other probes.
 pub(crate) fn build_section(probe: &Probe, checks: ProbeCheckOptions) -> Option<ProbeSection> {
-    let Probe::Check { script, user, cwd, env, timeout_s, .. } = probe else { return None };
+    let Probe::Check(check) = probe else { return None };
+    let CheckProbe { script, user, cwd, env, timeout_s, .. } = &**check;
     let mut section = ProbeSection::new("the check", vec![probe.clone()], read_answers);
     let set =
         |body: ShellFragment, (key, value): &(String, String)| body.code("forge_env").word(key).word(value).code("\n");
@@ -142,7 +143,8 @@ fn explain_not_started(section: &ProbeSection, raw: &SectionOutput, probe: &Prob
     match probe {
         _ if said.contains("forge-missing ") => raw.explain_missing(section),
         _ if said.contains("forge-unconfined ") || is_namespace_refused(&said) => unconfined_reason(&said),
-        Probe::Check { user: Some(user), .. } if said.contains("forge-no-user") => {
+        Probe::Check(check) if check.user.is_some() && said.contains("forge-no-user") => {
+            let user = check.user.as_deref().unwrap_or_default();
             UnansweredReason::new(format!("user `{user}` does not exist"))
         }
         _ => UnansweredReason::new("the check could not be started").with_message(said.trim_end()),

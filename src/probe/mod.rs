@@ -77,7 +77,7 @@ pub use package_state::{
 };
 pub use path_state::{AuthorizedKeysInfo, AuthorizedKeysState, KeyFileState, PathInfo, PathState, PathType};
 pub(crate) use query::BODY_CAP;
-pub use query::{AptOfferPolicy, FactSnippet, Probe};
+pub use query::{AptOfferPolicy, CheckProbe, FactSnippet, Probe};
 pub use reading::{ProbeOutput, ProbeReading};
 pub use recorded_answers::{recall_answers, with_script_digest};
 pub use records_state::{GuardState, GuardTrace, HoldMark, RecordsState, WriterTrace};

@@ -104,12 +104,18 @@ impl Observation {
         self.asked = self.asked.or(later.asked);
     }
 
+    /// Releases memory that further answers would need. A map whose entries arrived one by one, in order, is half empty;
+    /// one that is built from a sorted sequence is full.
+    pub(crate) fn compact(&mut self) {
+        self.answers = std::mem::take(&mut self.answers).into_iter().collect();
+    }
+
     /// Returns the probes that were not answered and may be answered by a retry. A check that reports neither yes (0)
     /// nor no (1) counts as not answered too.
     pub fn list_failed_probes(&self) -> BTreeSet<Probe> {
         let failed = |(probe, answer): &(&Probe, &Result<ProbeReading, UnansweredReason>)| match (probe, answer) {
             (_, Err(unknown)) => unknown.is_retryable(),
-            (Probe::Check { .. }, Ok(ProbeReading::Output(output))) => !matches!(output.status, 0 | 1),
+            (Probe::Check(_), Ok(ProbeReading::Output(output))) => !matches!(output.status, 0 | 1),
             _ => false,
         };
         self.answers.iter().filter(failed).map(|(probe, _)| probe.clone()).collect()

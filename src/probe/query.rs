@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One read-only query to a host. Ordered and hashable: equal probes of different steps are sent once.
+// Ten thousand hosts have half a million of them: what makes one large is boxed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Probe {
@@ -104,20 +105,7 @@ pub enum Probe {
     /// together.
     Records,
     /// A recipe's own read-only command.
-    Check {
-        /// Names it in messages.
-        id: String,
-        /// POSIX shell code.
-        script: String,
-        /// The account that runs it; without one, the account that scripts run as.
-        user: Option<String>,
-        /// Its working directory; `/` without one.
-        cwd: Option<String>,
-        /// Environment variables that it gets in addition.
-        env: Vec<(String, String)>,
-        /// Its own limit. Without one, the run's limit applies, or else 60 seconds.
-        timeout_s: Option<u64>,
-    },
+    Check(Box<CheckProbe>),
     /// Evidence of changes in logs, journal and files.
     Evidence {
         /// Earlier evidence is not read. Seconds since the epoch.
@@ -130,7 +118,7 @@ pub enum Probe {
     /// One object of a cluster's API.
     Object {
         /// The object, by kind, namespace and name.
-        id: ObjectId,
+        id: Box<ObjectId>,
         /// The desired object, as JSON text with placeholders for secrets: the answer then includes the predicted result
         /// of applying it.
         want: Option<String>,
@@ -138,7 +126,7 @@ pub enum Probe {
     /// Whether a proof workload succeeded, and which objects of its runs are left.
     Proof {
         /// The workload.
-        id: ObjectId,
+        id: Box<ObjectId>,
     },
     /// The objects in a namespace of a cluster.
     Contents {
@@ -159,6 +147,23 @@ pub enum Probe {
         /// The fact's name under `facts.`.
         name: String,
     },
+}
+
+/// A recipe's own read-only command.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct CheckProbe {
+    /// Names it in messages.
+    pub id: String,
+    /// POSIX shell code.
+    pub script: String,
+    /// The account that runs it; without one, the account that scripts run as.
+    pub user: Option<String>,
+    /// Its working directory; `/` without one.
+    pub cwd: Option<String>,
+    /// Environment variables that it gets in addition.
+    pub env: Vec<(String, String)>,
+    /// Its own limit. Without one, the run's limit applies, or else 60 seconds.
+    pub timeout_s: Option<u64>,
 }
 
 /// When to query apt for its offers of a package. Reading apt's lists takes a host longer than all other probes
@@ -213,6 +218,6 @@ impl Probe {
 impl ObjectId {
     /// Returns the probe for its current state.
     pub fn to_probe(&self) -> Probe {
-        Probe::Object { id: self.clone(), want: None }
+        Probe::Object { id: Box::new(self.clone()), want: None }
     }
 }

@@ -31,12 +31,12 @@ pub fn recall_answers(recorded: &Observation, probes: &BTreeSet<Probe>, facts: &
 /// Returns the probe with its command replaced by a digest, for files that must not contain commands.
 pub fn with_script_digest(probe: &Probe) -> Probe {
     let mut probe = probe.clone();
-    if let Probe::Check { script, .. } = &mut probe
-        && !script.starts_with(SCRIPT_DIGEST_PREFIX)
+    if let Probe::Check(check) = &mut probe
+        && !check.script.starts_with(SCRIPT_DIGEST_PREFIX)
     {
         let mut told = SCRIPT_DIGEST_PREFIX.to_owned();
-        crate::model::push_hex(&mut told, &Sha256::digest(script.as_bytes()));
-        *script = told;
+        crate::model::push_hex(&mut told, &Sha256::digest(check.script.as_bytes()));
+        check.script = told;
     }
     probe
 }
@@ -54,7 +54,7 @@ fn find_similar_answer(recorded: &Observation, probe: &Probe) -> Result<ProbeRea
         (Probe::Path { path, .. }, Probe::Path { path: other, .. }) => path == other,
         (Probe::Package { name, .. }, Probe::Package { name: other, .. }) => name == other,
         (Probe::Object { id, want: None }, Probe::Object { id: other, .. }) => id.to_claim() == other.to_claim(),
-        (Probe::Check { .. }, Probe::Check { .. }) => without_limit(probe) == without_limit(other),
+        (Probe::Check(_), Probe::Check(_)) => without_limit(probe) == without_limit(other),
         _ => false,
     });
     let first = found.next().ok_or_else(not_recorded_reason)?;
@@ -62,7 +62,7 @@ fn find_similar_answer(recorded: &Observation, probe: &Probe) -> Result<ProbeRea
     let told = std::iter::once(first).chain(found).find(|(_, answer)| has_body(answer)).unwrap_or(first);
     match (probe, told.1) {
         (_, Err(why)) => Err(why.clone()),
-        (Probe::Check { .. } | Probe::Object { .. }, Ok(reading)) => Ok(reading.clone()),
+        (Probe::Check(_) | Probe::Object { .. }, Ok(reading)) => Ok(reading.clone()),
         (Probe::Path { want, .. }, Ok(ProbeReading::Path(state))) => {
             Ok(ProbeReading::Path(adapt_path_state(state.clone(), want.as_deref())))
         }
@@ -79,8 +79,8 @@ fn has_body(answer: &Result<ProbeReading, UnansweredReason>) -> bool {
 
 fn without_limit(probe: &Probe) -> Probe {
     let mut probe = probe.clone();
-    if let Probe::Check { timeout_s, .. } = &mut probe {
-        *timeout_s = None;
+    if let Probe::Check(check) = &mut probe {
+        check.timeout_s = None;
     }
     probe
 }
@@ -117,6 +117,7 @@ fn adapt_package_state(state: PackageState, offers: &AptOfferPolicy) -> PackageS
 mod tests {
     use super::*;
     use crate::model::UntrustedText;
+    use crate::probe::CheckProbe;
 
     fn of(recorded: &Observation, probe: Probe) -> Result<ProbeReading, String> {
         let seen = recall_answers(recorded, &[probe.clone()].into(), &[]);
@@ -168,13 +169,15 @@ mod tests {
 
     #[test]
     fn check_answer_is_reused_for_another_timeout() {
-        let check = |script: &str, timeout_s| Probe::Check {
-            id: "a/b".into(),
-            script: script.into(),
-            user: None,
-            cwd: None,
-            env: Vec::new(),
-            timeout_s,
+        let check = |script: &str, timeout_s| {
+            Probe::Check(Box::new(CheckProbe {
+                id: "a/b".into(),
+                script: script.into(),
+                user: None,
+                cwd: None,
+                env: Vec::new(),
+                timeout_s,
+            }))
         };
         let mut recorded = Observation::default();
         let output = || ProbeReading::Output(crate::probe::ProbeOutput { status: 3, ..Default::default() });
@@ -185,13 +188,15 @@ mod tests {
 
     #[test]
     fn check_is_found_by_its_script_digest() {
-        let check = |script: &str| Probe::Check {
-            id: "a/b".into(),
-            script: script.into(),
-            user: None,
-            cwd: None,
-            env: Vec::new(),
-            timeout_s: None,
+        let check = |script: &str| {
+            Probe::Check(Box::new(CheckProbe {
+                id: "a/b".into(),
+                script: script.into(),
+                user: None,
+                cwd: None,
+                env: Vec::new(),
+                timeout_s: None,
+            }))
         };
         let mut recorded = Observation::default();
         let told = with_script_digest(&check("true"));

@@ -1,7 +1,7 @@
 //! Sorts probes into sections: probes of one kind into one section, each check into its own.
 
 use super::check::ProbeCheckOptions;
-use super::query::{FactSnippet, Probe};
+use super::query::{CheckProbe, FactSnippet, Probe};
 use super::section::ProbeSection;
 use super::{
     UnansweredReason, apt, apt_source, authorized_keys, check, cmdline, dnf_source, evidence, fact, initramfs,
@@ -128,7 +128,8 @@ fn refusal_reason(probe: &Probe, facts: &[FactSnippet]) -> Option<UnansweredReas
         }
         Probe::Evidence { units, paths, .. } => evidence::refusal_reason(units, paths)?,
         Probe::Mount { path, source } if has_nul([Some(path), Some(source)]) => "the mount contains a NUL byte",
-        Probe::Check { script, user, cwd, env, .. } => {
+        Probe::Check(check) => {
+            let CheckProbe { script, user, cwd, env, .. } = &**check;
             let env = env.iter().flat_map(|(key, value)| [Some(key), Some(value)]);
             if has_nul([Some(script), user.as_ref(), cwd.as_ref()].into_iter().chain(env)) {
                 "the check contains a NUL byte"

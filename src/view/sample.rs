@@ -94,7 +94,7 @@ pub fn predicted_step() -> StepPlan {
         resource: "file /etc/nginx/nginx.conf".into(),
     };
     StepPlan {
-        envelope: Some(envelope),
+        envelope: Some(Box::new(envelope)),
         ..step(
             "config",
             "file",
@@ -187,7 +187,7 @@ fn odd_steps() -> Vec<StepPlan> {
     let blocked = |name, class, why| step(name, "command", name, StepVerdict::Blocked(class), why);
     vec![
         unchanged_step("hosts"),
-        StepPlan { waits_for: Some(crate::plan::UnmetDependency::on_step("base/repo")), ..nginx_step() },
+        StepPlan { waits_for: Some(Box::new(crate::plan::UnmetDependency::on_step("base/repo"))), ..nginx_step() },
         step("repo", "file", "/etc/apt/sources.list.d/x.list", StepVerdict::Unknown, "permission denied"),
         step("gsp", "file", "/etc/modprobe.d/gsp.conf", StepVerdict::Pending, "loaded with another value"),
         blocked("fabric", BlockClass::Hardware, "no NVSwitch found"),
@@ -208,12 +208,12 @@ pub fn hostile_plan(text: &str) -> Plan {
     let hostile = |verdict| StepPlan {
         id: StepId { recipe: text.into(), step: text.into(), key: Some(text.into()) },
         changes: vec![change.clone(), diff.clone()],
-        envelope: Some(PredictedEffects {
+        envelope: Some(Box::new(PredictedEffects {
             until: text.into(),
             disruption: DisruptionClass::D3,
             resource: text.into(),
             foresight: Default::default(),
-        }),
+        })),
         irreversible: Some(text.into()),
         partly_reversible: false,
         place: text.into(),
@@ -229,7 +229,7 @@ pub fn hostile_plan(text: &str) -> Plan {
         ],
     );
     first.steps.push(StepPlan {
-        waits_for: Some(crate::plan::UnmetDependency::on_step(text)),
+        waits_for: Some(Box::new(crate::plan::UnmetDependency::on_step(text))),
         ..hostile(StepVerdict::Change)
     });
     let check = Some(CheckRun { command: text.into(), status: 1, output: text.into() });

@@ -191,7 +191,7 @@ fn planned(verdict: StepVerdict, waits_for: Option<&str>) -> HostPlan {
         guard_s: None,
         stage: Default::default(),
         held: None,
-        waits_for: waits_for.map(forge::plan::UnmetDependency::on_step),
+        waits_for: waits_for.map(|step| Box::new(forge::plan::UnmetDependency::on_step(step))),
         place: "".into(),
         long: false,
     };
@@ -219,7 +219,7 @@ fn judged(verdict: StepVerdict) -> HostPlan {
         reason: why(),
         check: None,
         level: VerifyLevel::L0,
-        place: String::new(),
+        place: "".into(),
     };
     HostPlan { steps: vec![], verify: vec![verify], ..planned(StepVerdict::Ok, None) }
 }

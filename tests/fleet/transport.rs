@@ -408,14 +408,14 @@ async fn observation_survives_a_dropped_connection() {
     let Some(nodes) = Fleet::take(1) else { return };
     let folder = tempfile::tempdir().unwrap();
     let reader = HostReader::new(connect(&target(&nodes[0], "root", &folder)).await.unwrap());
-    let probe = forge::probe::Probe::Check {
+    let probe = forge::probe::Probe::Check(Box::new(forge::probe::CheckProbe {
         id: "slow".into(),
         script: "touch /tmp/begun; sleep 2; echo seen".into(),
         user: None,
         cwd: None,
         env: Vec::new(),
         timeout_s: Some(20),
-    };
+    }));
     let asked =
         forge::probe::compile_probes(&[probe.clone()].into(), &[], forge::transport::random_token().unwrap(), None);
     let cut = cut_at(&nodes[0], "/tmp/begun");

@@ -137,11 +137,11 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<ProbeReading, U
         Probe::AptSources => ("apt sources".to_owned(), json!([])),
         Probe::DnfSources => ("dnf sources".to_owned(), json!([])),
         Probe::Key { path } => (format!("key {path}"), json!({ "present": b"-----BEGIN PGP ".as_slice() })),
-        Probe::Check { env, .. } if large(env).is_some() => return Ok(content(large(env).unwrap(), answers)),
-        Probe::Check { id, .. } if id.starts_with("nftables ") => (id.clone(), nft_listing(probe, false)),
+        Probe::Check(check) if large(&check.env).is_some() => return Ok(content(large(&check.env).unwrap(), answers)),
+        Probe::Check(check) if check.id.starts_with("nftables ") => (check.id.clone(), nft_listing(probe, false)),
         // No account has the uid.
-        Probe::Check { id, .. } if id.starts_with("uid ") => (id.clone(), json!({ "status": 2 })),
-        Probe::Check { script, .. } => (format!("sh {script}"), json!({ "status": 1 })),
+        Probe::Check(check) if check.id.starts_with("uid ") => (check.id.clone(), json!({ "status": 2 })),
+        Probe::Check(check) => (format!("sh {}", check.script), json!({ "status": 1 })),
         Probe::Object { id, want } => return Ok(object(id, want.as_deref(), answers)),
         Probe::Contents { .. } => return Ok(ProbeReading::Contents(NamespaceContents::default())),
         Probe::Proof { id } => (format!("proof {id}"), json!({})),
@@ -260,10 +260,10 @@ fn content(path: &str, answers: &Map<String, Value>) -> ProbeReading {
 /// Returns the answer of a settled host without an answer of its own: checks succeed.
 fn settled(probe: &Probe) -> Option<Value> {
     match probe {
-        Probe::Check { id, .. } if id.starts_with("nftables ") => Some(nft_listing(probe, true)),
-        Probe::Check { id, .. } if id.starts_with("links ") => Some(json!({ "status": 0, "stdout": "1\n" })),
-        Probe::Check { id, .. } if id.starts_with("uid ") => None,
-        Probe::Check { .. } => Some(json!({ "status": 0 })),
+        Probe::Check(check) if check.id.starts_with("nftables ") => Some(nft_listing(probe, true)),
+        Probe::Check(check) if check.id.starts_with("links ") => Some(json!({ "status": 0, "stdout": "1\n" })),
+        Probe::Check(check) if check.id.starts_with("uid ") => None,
+        Probe::Check(_) => Some(json!({ "status": 0 })),
         _ => None,
     }
 }
@@ -271,8 +271,8 @@ fn settled(probe: &Probe) -> Option<Value> {
 /// Returns the output of `nft` for the declared table, and for the table in the kernel if it is loaded: both as
 /// declared.
 fn nft_listing(probe: &Probe, is_loaded: bool) -> Value {
-    let Probe::Check { env, .. } = probe else { unreachable!("a check of `nftables`") };
-    let text = env.iter().find(|(name, _)| name == "nft_text").map(|(_, text)| text.as_str()).unwrap_or_default();
+    let Probe::Check(check) = probe else { unreachable!("a check of `nftables`") };
+    let text = check.env.iter().find(|(name, _)| name == "nft_text").map(|(_, text)| text.as_str()).unwrap_or_default();
     json!({ "status": 0, "stdout": format!("{text}\u{1e}\n{}", if is_loaded { text } else { "" }) })
 }
 

@@ -4,7 +4,7 @@ use super::finding::{DoctorFinding, DoctorSeverity};
 use crate::model::{UntrustedText, Value};
 use crate::plan::{HostHold, HostRefusal, ObservedHost, RELEASE_HINT};
 use crate::probe::{
-    Observation, PackageManagerState, Probe, ProbeOutput, ProbeReading, ScriptAccount, UnansweredReason,
+    CheckProbe, Observation, PackageManagerState, Probe, ProbeOutput, ProbeReading, ScriptAccount, UnansweredReason,
 };
 use std::collections::BTreeSet;
 
@@ -43,14 +43,14 @@ const NO_SPACE_BYTES: u64 = 10 << 20;
 const LOW_SPACE_BYTES: u64 = 200 << 20;
 
 fn build_doctor_probe() -> Probe {
-    Probe::Check {
+    Probe::Check(Box::new(CheckProbe {
         id: "doctor".to_owned(),
         script: DOCTOR_SCRIPT.to_owned(),
         user: None,
         cwd: None,
         env: Vec::new(),
         timeout_s: Some(SCRIPT_LIMIT_S),
-    }
+    }))
 }
 
 /// Facts with their own evaluation.

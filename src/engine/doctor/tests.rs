@@ -24,9 +24,7 @@ fn healthy_observation(text: &str) -> Observation {
             Probe::Account => Ok(ProbeReading::Account(ScriptAccount::Root)),
             Probe::PackageManager => Ok(ProbeReading::PackageManager(PackageManagerState::default())),
             Probe::Records => Ok(ProbeReading::Records(Box::default())),
-            Probe::Check { .. } => {
-                Ok(ProbeReading::Output(ProbeOutput { stdout: text.into(), ..ProbeOutput::default() }))
-            }
+            Probe::Check(_) => Ok(ProbeReading::Output(ProbeOutput { stdout: text.into(), ..ProbeOutput::default() })),
             Probe::Fact { name } if name == "packages" => Ok(ProbeReading::Output(ProbeOutput {
                 stdout: "apt\ninstalled\tdpkg\tamd64\t1.21.22\n".into(),
                 ..ProbeOutput::default()

@@ -97,7 +97,7 @@ pub(super) fn restore_places(report: &mut HostReport, plan: &HostPlan) {
     for verify in &mut report.verify {
         let same = |planned: &&VerifyPlan| planned.recipe == verify.recipe && planned.name == verify.name;
         if let Some(planned) = plan.verify.iter().find(same) {
-            verify.place.clone_from(&planned.place);
+            verify.place = planned.place.to_string();
         }
     }
 }

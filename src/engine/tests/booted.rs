@@ -145,7 +145,7 @@ fn reboot_never_leaves_the_step_pending_and_skips_dependents() {
     let stage = booted_project("reboot: never");
     let ran = stage.run_once();
     let driver = ran.plan.hosts[0].steps.iter().find(|step| &*step.id.recipe == "driver").unwrap();
-    assert_eq!(driver.waits_for, Some(crate::plan::UnmetDependency::on_step("early/arguments")));
+    assert_eq!(driver.waits_for.as_deref(), Some(&crate::plan::UnmetDependency::on_step("early/arguments")));
     assert!(ran.plan.hosts[0].window.is_none());
     assert_eq!((ran.exit_code(), ran.host_outcome("n1")), (10, HostOutcome::Skipped), "{:#?}", ran.report);
     let why = "pending: configured, not loaded: `iommu=pt` is missing; needs a reboot";

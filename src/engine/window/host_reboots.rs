@@ -16,7 +16,7 @@ use crate::engine::session_connector::OpenSession;
 use crate::facts::Facts;
 use crate::model::{StepId, StepVerdict};
 use crate::plan::{self, HostWindow};
-use crate::probe::{Probe, ProbeReading};
+use crate::probe::{CheckProbe, Probe, ProbeReading};
 use crate::state::{BootGuard, BootGuardAnswer, BootGuardOutcome};
 use crate::transport::TransportError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -272,7 +272,7 @@ fn names_step(steps: &[StepId], id: &StepId) -> bool {
 
 /// Returns the probe for the end of the host's boot.
 fn build_systemd_probe() -> Probe {
-    Probe::Check {
+    Probe::Check(Box::new(CheckProbe {
         id: "the state of systemd".to_owned(),
         script: "command -v systemctl >/dev/null || { echo none; exit 0; }; systemctl is-system-running; exit 0"
             .to_owned(),
@@ -280,7 +280,7 @@ fn build_systemd_probe() -> Probe {
         cwd: None,
         env: Vec::new(),
         timeout_s: Some(10),
-    }
+    }))
 }
 
 /// Reports whether the host is up. A host without systemd is up when it answers; `maintenance` and `starting` are not

@@ -1,7 +1,7 @@
 //! Slurm nodes: drained before a window opens, resumed after it closes, and only if forge drained them.
 
 use crate::model::UntrustedText;
-use crate::probe::{Probe, ProbeOutput};
+use crate::probe::{CheckProbe, Probe, ProbeOutput};
 use crate::script::ShellFragment;
 
 /// Prefix of forge's drain reasons: a node with another reason was drained by another user.
@@ -46,14 +46,14 @@ impl SlurmNode {
 
 /// Returns the probe for a host's own node.
 pub fn build_node_probe() -> Probe {
-    Probe::Check {
+    Probe::Check(Box::new(CheckProbe {
         id: "the node in Slurm".to_owned(),
         script: "scontrol show node \"$(hostname -s)\"".to_owned(),
         user: None,
         cwd: None,
         env: Vec::new(),
         timeout_s: Some(30),
-    }
+    }))
 }
 
 /// Parses the output of `scontrol show node`.

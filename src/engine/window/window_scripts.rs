@@ -1,7 +1,7 @@
 //! The scripts that open and close a window and reboot a host.
 
 use crate::plan::{HOLD_MARK, WINDOW_MARK};
-use crate::probe::{NEXT_KERNEL, Probe};
+use crate::probe::{CheckProbe, NEXT_KERNEL, Probe};
 use crate::script::ShellFragment;
 
 /// Delays the reboot so that the session ends first. Simulated hosts replace this command.
@@ -118,14 +118,14 @@ exit 0
 
 /// Returns the probe for a next kernel that cannot boot.
 pub fn build_initramfs_probe() -> Probe {
-    Probe::Check {
+    Probe::Check(Box::new(CheckProbe {
         id: "the initramfs of the kernel that boots next".to_owned(),
         script: format!("{NEXT_KERNEL}{MISSING_INITRAMFS_SCRIPT}"),
         user: None,
         cwd: None,
         env: Vec::new(),
         timeout_s: Some(20),
-    }
+    }))
 }
 
 /// Ends processes with TERM, then KILL. Checks before each signal that the process still holds a device: a pid may have

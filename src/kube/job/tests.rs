@@ -137,7 +137,7 @@ async fn run_workload(call: &ClusterCall, play: SimulatedWorkload, stopped: bool
     let secrets = SecretStore::default();
     let said = writer.execute_call(call, Duration::from_secs(60), &secrets, &|_: &str| {}, &|| stopped).await;
     let left = own.lock().unwrap().keys().filter(|path| path.contains("/jobs/")).count();
-    let probe = Probe::Proof { id: id() };
+    let probe = Probe::Proof { id: Box::new(id()) };
     let answers = looker.observe_probes(&[probe].into(), &secrets).await.unwrap();
     let Ok(ProbeReading::Proof(proof)) = answers.into_iter().next().unwrap().1 else { panic!("no proof") };
     JobRunResult { said, left, proof: *proof }

@@ -205,12 +205,12 @@ pub(super) fn set_stages(turns: &[StepInstance<'_>], steps: &mut [StepPlan], sta
         let rebooted = matches!(step.stage, StepStage::Inside(1..));
         let certain = step.envelope.as_ref().is_none_or(|envelope| envelope.foresight == ChangeCertainty::Certain);
         if rebooted && step.will_run() && certain {
-            step.envelope = Some(PredictedEffects {
+            step.envelope = Some(Box::new(PredictedEffects {
                 until: "the host has rebooted".into(),
                 disruption: step.disruption,
                 resource: describe_resource(turn).into(),
                 foresight: ChangeCertainty::Predicted,
-            });
+            }));
         }
     }
 }

@@ -4,14 +4,14 @@ use super::*;
 use crate::probe::section::testing::{answers, printed};
 
 fn probe(user: Option<&str>) -> Probe {
-    Probe::Check {
+    Probe::Check(Box::new(CheckProbe {
         id: "a".into(),
         script: "true".into(),
         user: user.map(str::to_owned),
         cwd: None,
         env: vec![],
         timeout_s: Some(7),
-    }
+    }))
 }
 
 fn one(user: Option<&str>, raw: &SectionOutput) -> Result<ProbeOutput, UnansweredReason> {
@@ -51,8 +51,8 @@ fn check_that_cannot_start_or_finish_is_unknown() {
 #[test]
 fn default_timeout_applies_to_checks_without_their_own() {
     let limit = |timeout_s| {
-        let Probe::Check { id, script, user, cwd, env, .. } = probe(None) else { unreachable!() };
-        build_section(&Probe::Check { id, script, user, cwd, env, timeout_s }, Some(Duration::from_secs(5)).into())
+        let Probe::Check(check) = probe(None) else { unreachable!() };
+        build_section(&Probe::Check(Box::new(CheckProbe { timeout_s, ..*check })), Some(Duration::from_secs(5)).into())
             .expect("a check")
             .timeout_s
     };

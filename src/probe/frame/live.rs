@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::SecretStore;
 use crate::probe::query::AptOfferPolicy;
-use crate::probe::{PathInfo, PathState, PathType, ProbeOutput, ProbeReading, UserState};
+use crate::probe::{CheckProbe, PathInfo, PathState, PathType, ProbeOutput, ProbeReading, UserState};
 use secrecy::ExposeSecret;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -43,7 +43,14 @@ fn ask(shell: &str, probes: &[Probe]) -> Observation {
 }
 
 fn check(id: &str, script: &str) -> Probe {
-    Probe::Check { id: id.into(), script: script.into(), user: None, cwd: None, env: vec![], timeout_s: Some(20) }
+    Probe::Check(Box::new(CheckProbe {
+        id: id.into(),
+        script: script.into(),
+        user: None,
+        cwd: None,
+        env: vec![],
+        timeout_s: Some(20),
+    }))
 }
 
 fn output(seen: &Observation, probe: &Probe) -> ProbeOutput {
@@ -63,14 +70,14 @@ fn info(seen: &Observation, probe: &Probe) -> PathInfo {
 #[test]
 fn check_returns_status_stdout_and_stderr_separately() {
     let both = check("both", "echo out; echo err >&2; exit 3");
-    let cwd = Probe::Check {
+    let cwd = Probe::Check(Box::new(CheckProbe {
         id: "cwd".into(),
         script: "pwd; echo \"$A\"; id -un; echo \"${FORGE_T-none}\"".into(),
         user: Some("nobody".into()),
         cwd: Some("/usr".into()),
         env: vec![("A".into(), "a 'b' $(c)\nd".into())],
         timeout_s: Some(20),
-    };
+    }));
     for shell in SHELLS {
         let seen = ask(shell, &[both.clone(), cwd.clone()]);
         let expected = ProbeOutput { status: 3, stdout: "out\n".into(), stderr: "err\n".into(), truncated: false };
@@ -112,13 +119,15 @@ fn confined_check_can_read_but_not_write() {
 
 #[test]
 fn hanging_check_times_out_without_delaying_others() {
-    let hang = |script: &str| Probe::Check {
-        id: "hang".into(),
-        script: script.into(),
-        user: None,
-        cwd: None,
-        env: vec![],
-        timeout_s: Some(1),
+    let hang = |script: &str| {
+        Probe::Check(Box::new(CheckProbe {
+            id: "hang".into(),
+            script: script.into(),
+            user: None,
+            cwd: None,
+            env: vec![],
+            timeout_s: Some(1),
+        }))
     };
     let probes = [
         hang("sleep 100"),
@@ -152,14 +161,14 @@ fn long_output_of_a_check_keeps_its_end() {
 
 #[test]
 fn background_process_truncates_output_but_keeps_exit_code() {
-    let probe = Probe::Check {
+    let probe = Probe::Check(Box::new(CheckProbe {
         id: "daemon".into(),
         script: "echo out; echo err >&2; setsid sleep 30 & exit 3".into(),
         user: None,
         cwd: None,
         env: vec![],
         timeout_s: Some(1),
-    };
+    }));
     for shell in SHELLS {
         let started = Instant::now();
         let seen = ask(shell, &[probe.clone(), check("other", "true")]);
@@ -288,13 +297,15 @@ fn large_binary_or_frame_like_output_stays_in_its_section() {
 
 #[test]
 fn check_that_cannot_start_gives_the_reason() {
-    let user = |user: &str, cwd: &str| Probe::Check {
-        id: "x".into(),
-        script: "true".into(),
-        user: Some(user.into()),
-        cwd: Some(cwd.into()),
-        env: vec![],
-        timeout_s: Some(5),
+    let user = |user: &str, cwd: &str| {
+        Probe::Check(Box::new(CheckProbe {
+            id: "x".into(),
+            script: "true".into(),
+            user: Some(user.into()),
+            cwd: Some(cwd.into()),
+            env: vec![],
+            timeout_s: Some(5),
+        }))
     };
     let probes = [user("nobody-here", "/"), user("nobody", "/nowhere")];
     let seen = ask("dash", &probes);

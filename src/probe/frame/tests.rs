@@ -2,13 +2,20 @@
 
 use super::*;
 use crate::probe::query::AptOfferPolicy;
-use crate::probe::{ProbeOutput, ProbeReading};
+use crate::probe::{CheckProbe, ProbeOutput, ProbeReading};
 use proptest::prelude::*;
 
 const T: &str = "0123456789abcdef0123456789abcdef";
 
 fn check(id: &str) -> Probe {
-    Probe::Check { id: id.into(), script: "true".into(), user: None, cwd: None, env: vec![], timeout_s: Some(5) }
+    Probe::Check(Box::new(CheckProbe {
+        id: id.into(),
+        script: "true".into(),
+        user: None,
+        cwd: None,
+        env: vec![],
+        timeout_s: Some(5),
+    }))
 }
 
 fn compiled(probes: &[Probe], facts: &[FactSnippet]) -> CompiledProbes {

@@ -3,20 +3,22 @@
 use super::*;
 use crate::model::SecretStore;
 use crate::probe::query::AptOfferPolicy;
-use crate::probe::{ProbeReading, compile_probes, parse_output};
+use crate::probe::{CheckProbe, ProbeReading, compile_probes, parse_output};
 use crate::script::ScriptToken;
 use base64::Engine as _;
 use secrecy::ExposeSecret;
 
 fn probes() -> BTreeSet<Probe> {
     let path = |path: &str, want: Option<&str>| Probe::Path { path: path.into(), want: want.map(str::to_owned) };
-    let check = |id: &str, script: &str| Probe::Check {
-        id: id.into(),
-        script: script.into(),
-        user: None,
-        cwd: None,
-        env: Vec::new(),
-        timeout_s: Some(5),
+    let check = |id: &str, script: &str| {
+        Probe::Check(Box::new(CheckProbe {
+            id: id.into(),
+            script: script.into(),
+            user: None,
+            cwd: None,
+            env: Vec::new(),
+            timeout_s: Some(5),
+        }))
     };
     let fact = |name: &str| Probe::Fact { name: name.into() };
     [
@@ -47,8 +49,8 @@ fn observe() -> Observation {
     probes = probes
         .into_iter()
         .map(|probe| match probe {
-            Probe::Check { id, script, user, cwd, env, .. } if id == "slow" => {
-                Probe::Check { id, script, user, cwd, env, timeout_s: Some(1) }
+            Probe::Check(check) if check.id == "slow" => {
+                Probe::Check(Box::new(CheckProbe { timeout_s: Some(1), ..*check }))
             }
             probe => probe,
         })
@@ -76,7 +78,7 @@ fn recorded_exchanges_replay_to_the_same_answers() {
     for (probe, answer) in seen.iter() {
         assert_eq!(again.get(probe).cloned(), answer.clone(), "{probe:?}");
     }
-    let slow = seen.iter().find(|(probe, _)| matches!(probe, Probe::Check { id, .. } if id == "slow")).unwrap().1;
+    let slow = seen.iter().find(|(probe, _)| matches!(probe, Probe::Check(check) if check.id == "slow")).unwrap().1;
     assert_eq!(slow.as_ref().unwrap_err().why, "timed out after 1 s");
 }
 

@@ -2,7 +2,7 @@
 
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, GuardEffect, UndoDeclaration, UndoEffect, Value};
-use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
+use crate::probe::{CheckProbe, Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
 use crate::resource::shared::accounts::{AccountName, account_probes, require_accounts};
 use crate::resource::shared::file_target::{
     OwnershipDiff, ParentState, add_ownership_basis, check_parent, describe_differences, describe_type, path_probe,
@@ -98,14 +98,14 @@ impl DirectoryResource {
 
     /// Returns the probe for entries, for a removal that must not remove contents.
     fn emptiness_probe(&self) -> Probe {
-        Probe::Check {
+        Probe::Check(Box::new(CheckProbe {
             id: format!("whether `{}` is empty", self.path),
             script: IS_EMPTY.to_owned(),
             user: None,
             cwd: None,
             env: vec![("FORGE_PATH".to_owned(), self.path.clone())],
             timeout_s: Some(IS_EMPTY_LIMIT),
-        }
+        }))
     }
 
     fn block_wrong_type(&self, info: &PathInfo) -> Assessment<DirectoryDiff> {

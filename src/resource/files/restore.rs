@@ -2,7 +2,7 @@
 
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, StepVerdict, UndoDeclaration, UndoEffect, UntrustedText, Value};
-use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
+use crate::probe::{CheckProbe, Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
 use crate::resource::shared::diff;
 use crate::resource::shared::file_target::{
     OwnershipDiff, add_ownership_basis, describe_differences, describe_type, path_probe, type_basis,
@@ -116,13 +116,15 @@ impl RestoreResource {
     /// Returns the probe of GRUB's menu, if the path contains settings of GRUB.
     fn menu_probe(&self) -> Option<Probe> {
         let rest = self.path.strip_prefix(GRUB_SETTINGS)?;
-        (rest.is_empty() || rest.starts_with(".d/")).then(|| Probe::Check {
-            id: "menu of GRUB".to_owned(),
-            script: MENU_IS_CURRENT.to_owned(),
-            user: None,
-            cwd: None,
-            env: Vec::new(),
-            timeout_s: None,
+        (rest.is_empty() || rest.starts_with(".d/")).then(|| {
+            Probe::Check(Box::new(CheckProbe {
+                id: "menu of GRUB".to_owned(),
+                script: MENU_IS_CURRENT.to_owned(),
+                user: None,
+                cwd: None,
+                env: Vec::new(),
+                timeout_s: None,
+            }))
         })
     }
 

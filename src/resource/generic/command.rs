@@ -2,7 +2,7 @@
 
 use crate::diag::{Diag, DiagCode};
 use crate::model::{DisruptionClass, GuardEffect, SecretStore, StepVerdict, UndoDeclaration, UndoEffect, Value};
-use crate::probe::{Observation, PathState, Probe, ProbeOutput, UnansweredReason};
+use crate::probe::{CheckProbe, Observation, PathState, Probe, ProbeOutput, UnansweredReason};
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, check_account_name, check_script_text, output, path_state};
@@ -226,14 +226,14 @@ const UNDECIDED_HINT: &str = "exit codes other than 0 and 1 leave the step unkno
 
 impl CommandResource {
     fn script_probe(&self, part: &str, script: &str) -> Probe {
-        Probe::Check {
+        Probe::Check(Box::new(CheckProbe {
             id: format!("{part} of `{}`", self.title()),
             script: script.to_owned(),
             user: self.user.clone(),
             cwd: self.cwd.clone(),
             env: self.env.clone(),
             timeout_s: self.check_timeout,
-        }
+        }))
     }
 
     fn check_probe(&self) -> Probe {

@@ -2,7 +2,7 @@
 
 use crate::diag::{Diag, DiagCode};
 use crate::model::{DisruptionClass, SecretStore, UndoEffect, Value};
-use crate::probe::{Observation, PathState, Probe, ProbeOutput, UnansweredReason};
+use crate::probe::{CheckProbe, Observation, PathState, Probe, ProbeOutput, UnansweredReason};
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{
@@ -192,14 +192,14 @@ fn interpret_port_check(output: &ProbeOutput, words: &str) -> Result<WaitObserva
 }
 
 fn check_probe(id: &str, script: &str, env: Vec<(String, String)>) -> Probe {
-    Probe::Check {
+    Probe::Check(Box::new(CheckProbe {
         id: id.to_owned(),
         script: script.to_owned(),
         user: None,
         cwd: None,
         env,
         timeout_s: Some(CHECK_LIMIT_S),
-    }
+    }))
 }
 
 fn first_line(script: &str) -> String {

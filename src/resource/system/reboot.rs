@@ -2,7 +2,7 @@
 
 use crate::diag::Diag;
 use crate::model::Value;
-use crate::probe::{Observation, PathState, Probe, UnansweredReason};
+use crate::probe::{CheckProbe, Observation, PathState, Probe, UnansweredReason};
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::support::{output, path_state, unit_state};
 use crate::resource::traits::KindTraits;
@@ -73,14 +73,14 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
 }
 
 fn running_kernel_probe() -> Probe {
-    Probe::Check {
+    Probe::Check(Box::new(CheckProbe {
         id: "kernel that runs".to_owned(),
         script: "uname -r".to_owned(),
         user: None,
         cwd: None,
         env: Vec::new(),
         timeout_s: Some(10),
-    }
+    }))
 }
 
 fn init_probe() -> Probe {

@@ -391,7 +391,7 @@ fn probe_key(probe: &Probe) -> String {
         Probe::AptSources => "apt sources".to_owned(),
         Probe::DnfSources => "dnf sources".to_owned(),
         Probe::Key { path } => format!("key {path}"),
-        Probe::Check { id, .. } => id.split(' ').next().unwrap_or_default().to_owned(),
+        Probe::Check(check) => check.id.split(' ').next().unwrap_or_default().to_owned(),
         Probe::Object { id, .. } => format!("object {id}"),
         Probe::Contents { namespace } => format!("contents {namespace}"),
         Probe::Proof { id } => format!("proof {id}"),

@@ -56,7 +56,7 @@ impl<'a> ItemShape<'a> {
             disruption: step.disruption,
             scope: step.scope,
             hosts: folded.group.hosts.iter().map(|host| host.as_str()).collect(),
-            fixed: (step.envelope.as_ref(), step.waits_for.as_ref(), step.held.as_deref()),
+            fixed: (step.envelope.as_deref(), step.waits_for.as_deref(), step.held.as_deref()),
             texts,
         })
     }

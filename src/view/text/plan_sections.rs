@@ -215,7 +215,7 @@ fn write_waiting(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
 fn group_waiting_steps(host: &HostPlan) -> IndexMap<String, Vec<String>> {
     // Dependencies name a step with `each` without the key of the instance.
     let names = |step: &StepPlan| [step.id.to_string(), format!("{}/{}", step.id.recipe, step.id.step)];
-    let waits = host.steps.iter().filter_map(|step| Some((names(step), step.waits_for.as_ref()?)));
+    let waits = host.steps.iter().filter_map(|step| Some((names(step), step.waits_for.as_deref()?)));
     let direct: HashMap<String, &UnmetDependency> =
         waits.flat_map(|(names, root)| names.map(|name| (name, root))).collect();
     let mut roots: IndexMap<String, Vec<String>> = IndexMap::new();

@@ -72,7 +72,7 @@ fn steps_waiting_for_the_same_step_are_grouped() {
     let waits = |name: &str, key: Option<&str>, behind: &str| {
         let step = sample::step(name, "file", name, crate::model::StepVerdict::Change, "differs");
         let id = crate::model::StepId { key: key.map(Into::into), ..step.id };
-        crate::plan::StepPlan { id, waits_for: Some(crate::plan::UnmetDependency::on_step(behind)), ..step }
+        crate::plan::StepPlan { id, waits_for: Some(Box::new(crate::plan::UnmetDependency::on_step(behind))), ..step }
     };
     let chain = vec![waits("b", None, "base/a"), waits("c", Some("1"), "base/b"), waits("d", None, "base/c")];
     let shown = render_plan(0, &sample::plan(vec![sample::observed_host("x", chain.clone())]));
@@ -153,7 +153,7 @@ fn step_title_reason_and_prediction_are_not_repeated() {
             resource: format!("command {title}").into(),
         };
         let step = sample::step("run", "command", title, crate::model::StepVerdict::Change, why);
-        crate::plan::StepPlan { changes, envelope: Some(envelope), ..step }
+        crate::plan::StepPlan { changes, envelope: Some(Box::new(envelope)), ..step }
     };
     let shown = |step| render_plan(0, &sample::plan(vec![sample::observed_host("a", vec![step])]));
     let predicted = "    check exited with 1\n    ? predicted, at most D0; evaluated again after base/motd\n    on a\n";

@@ -5,7 +5,7 @@ mod user_diff;
 use self::user_diff::{UserAttributes, UserComparison, UserDiff, describe_lock};
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, UndoDeclaration, UndoEffect, Value};
-use crate::probe::{Observation, Probe, UnansweredReason, UserInfo, UserState};
+use crate::probe::{CheckProbe, Observation, Probe, UnansweredReason, UserInfo, UserState};
 use crate::resource::shared::accounts::{
     AccountName, account_probes, assess_taken_number, assess_uncreated, expect_membership_changes, require_accounts,
 };
@@ -149,14 +149,14 @@ impl UserResource {
     /// Returns the probe for the account that has the declared uid.
     fn uid_probe(&self) -> Option<Probe> {
         let uid = self.uid.filter(|_| !self.absent)?;
-        Some(Probe::Check {
+        Some(Probe::Check(Box::new(CheckProbe {
             id: format!("uid {uid}"),
             script: HOLDER_OF_UID.to_owned(),
             user: None,
             cwd: None,
             env: vec![("FORGE_UID".to_owned(), uid.to_string())],
             timeout_s: Some(HOLDER_LIMIT),
-        })
+        })))
     }
 
     /// Returns the declared groups. The account's own group is created with it.

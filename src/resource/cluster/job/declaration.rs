@@ -21,7 +21,7 @@ pub(super) struct JobResource {
 
 impl JobResource {
     pub(super) fn probe(&self) -> Probe {
-        Probe::Proof { id: self.declared.id.clone() }
+        Probe::Proof { id: Box::new(self.declared.id.clone()) }
     }
 
     /// Returns the digest of everything that a success proves.

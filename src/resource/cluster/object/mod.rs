@@ -49,7 +49,7 @@ impl DeclaredObject {
 
     /// Returns the probe for the current object and the result of a dry-run apply.
     pub fn probe(&self) -> Probe {
-        Probe::Object { id: self.id.clone(), want: Some(self.object.to_string()) }
+        Probe::Object { id: Box::new(self.id.clone()), want: Some(self.object.to_string()) }
     }
 
     /// Returns the things that exist once the object is applied.

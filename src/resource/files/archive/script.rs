@@ -1,7 +1,7 @@
 //! Shell code of archives: the state probe, the check of the members, unpacking and removal.
 
 use super::declaration::{ArchiveResource, ArchiveSource, INTO_MODE};
-use crate::probe::Probe;
+use crate::probe::{CheckProbe, Probe};
 use crate::resource::AssessmentContext;
 use crate::resource::files::directory::set_ownership;
 use crate::resource::shared::shell;
@@ -204,14 +204,14 @@ pub(super) const NO_ARCHIVE: &str = "absent";
 impl ArchiveResource {
     /// Returns the probe of the unpacked members.
     pub(super) fn unpacked_probe(&self) -> Probe {
-        Probe::Check {
+        Probe::Check(Box::new(CheckProbe {
             id: format!("members under `{}`", self.into),
             script: format!("{LIST}{STATE}"),
             user: None,
             cwd: None,
             env: vec![("FORGE_INTO".to_owned(), self.into.clone()), ("FORGE_STAMP".to_owned(), self.stamp_path())],
             timeout_s: Some(STATE_LIMIT),
-        }
+        }))
     }
 
     /// Returns the script that unpacks the archive with the SHA-256 `digest`. An archive on the host has `bytes` bytes.

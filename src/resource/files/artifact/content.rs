@@ -2,7 +2,7 @@
 //! since forge installed it.
 
 use crate::model::UntrustedText;
-use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, ProbeOutput, UnansweredReason};
+use crate::probe::{CheckProbe, Observation, PathInfo, PathState, PathType, Probe, ProbeOutput, UnansweredReason};
 use crate::resource::shared::support::{output, sha256_hex};
 
 /// Time limit for reading the file, in seconds.
@@ -43,14 +43,14 @@ pub(in crate::resource) fn note_path(path: &str) -> String {
 /// Returns the probe of the file at `path`; without `digest` the content is not read.
 pub(in crate::resource) fn content_probe(path: &str, digest: bool) -> Probe {
     let note = if digest { note_path(path) } else { String::new() };
-    Probe::Check {
+    Probe::Check(Box::new(CheckProbe {
         id: format!("content of `{path}`"),
         script: SCRIPT.to_owned(),
         user: None,
         cwd: None,
         env: vec![("FORGE_PATH".to_owned(), path.to_owned()), ("FORGE_NOTE".to_owned(), note)],
         timeout_s: Some(LIMIT),
-    }
+    }))
 }
 
 /// Returns the result of [`content_probe`].

@@ -1,7 +1,7 @@
 //! The declaration of an installer.
 
 use crate::model::{Sha256Digest, Value};
-use crate::probe::Probe;
+use crate::probe::{CheckProbe, Probe};
 use crate::resource::DeclaredResource;
 use regex::Regex;
 use std::collections::BTreeMap;
@@ -33,13 +33,13 @@ pub(super) struct InstallerProgram {
 impl InstallerResource {
     /// Returns the probe of the installed version.
     pub(super) fn version_probe(&self) -> Probe {
-        Probe::Check {
+        Probe::Check(Box::new(CheckProbe {
             id: format!("version for `{}`", self.title()),
             script: self.probe.clone(),
             user: None,
             cwd: None,
             env: Vec::new(),
             timeout_s: None,
-        }
+        }))
     }
 }

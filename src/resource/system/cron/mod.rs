@@ -4,7 +4,7 @@ mod schedule;
 
 use crate::diag::Diag;
 use crate::model::{DisruptionClass, SecretStore, StepVerdict, UndoEffect, Value};
-use crate::probe::{Observation, Probe, UnansweredReason};
+use crate::probe::{CheckProbe, Observation, Probe, UnansweredReason};
 use crate::resource::shared::composite::{PartAssessments, render_part};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::job_account::{assess_job_account, job_account_probe};
@@ -198,14 +198,14 @@ impl CronResource {
 
     /// Returns the probe for the number of names that the file has.
     fn links_probe(&self) -> Probe {
-        Probe::Check {
+        Probe::Check(Box::new(CheckProbe {
             id: format!("links of `{}`", self.target.path),
             script: COUNT_LINKS.to_owned(),
             user: None,
             cwd: None,
             env: vec![("FORGE_PATH".to_owned(), self.target.path.clone())],
             timeout_s: Some(10),
-        }
+        }))
     }
 
     /// Evaluates a file that matches: cron ignores it if it has several names, because users could link it elsewhere.

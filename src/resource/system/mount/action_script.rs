@@ -4,7 +4,7 @@ use super::declaration::MountResource;
 use super::fstab::FSTAB;
 use super::mount_diff::{CurrentMountDiff, FstabDiff, MountDiff};
 use crate::model::UntrustedText;
-use crate::probe::Probe;
+use crate::probe::{CheckProbe, Probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::format_mode;
 use crate::resource::{AssessmentContext, ValueChange};
@@ -134,13 +134,13 @@ fn render_fstab_edit(entry: &FstabDiff, cx: &AssessmentContext<'_>) -> ShellFrag
 impl MountResource {
     /// Returns the probe that lists the users of the mount. It follows no link into the file system.
     pub(super) fn holders_probe(&self) -> Probe {
-        Probe::Check {
+        Probe::Check(Box::new(CheckProbe {
             id: format!("holders of `{}`", self.path),
             script: HOLDERS.to_owned(),
             user: None,
             cwd: None,
             env: vec![("FORGE_PATH".to_owned(), self.path.clone())],
             timeout_s: Some(20),
-        }
+        }))
     }
 }

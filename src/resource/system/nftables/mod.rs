@@ -9,7 +9,7 @@ use crate::model::{
     BlockClass, BootUndo, DisruptionClass, GuardEffect, GuardedTables, GuardedUnit, SecretStore, UndoDeclaration,
     UndoEffect, UnitAtBoot, Value,
 };
-use crate::probe::{Observation, Probe, UnansweredReason};
+use crate::probe::{CheckProbe, Observation, Probe, UnansweredReason};
 use crate::resource::shared::composite::{PartAssessments, render_part};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::support::{bad_value, join_words, output, required_text, unit_state};
@@ -139,14 +139,14 @@ impl NftablesResource {
     fn probe(&self) -> Probe {
         let text = if self.absent { "" } else { &self.text };
         let env = [("nft_table", self.table.as_str()), ("nft_text", text)];
-        Probe::Check {
+        Probe::Check(Box::new(CheckProbe {
             id: format!("nftables {}", self.table),
             script: LIST_TABLES.to_owned(),
             user: None,
             cwd: None,
             env: env.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec(),
             timeout_s: Some(LIST_LIMIT_S),
-        }
+        }))
     }
 
     fn assess_loaded(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<TableDiff> {

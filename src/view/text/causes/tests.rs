@@ -28,7 +28,7 @@ fn build_plan(hosts: &[Vec<GeneratedStep>]) -> Plan {
         let title = if own { format!("/etc/{at}-{host}") } else { format!("/etc/{at}") };
         let step = sample::step(&format!("s{at}"), "file", &title, pick_verdict(kind), &format!("cause {why}"));
         let waits = waits && !step.verdict.is_settled();
-        StepPlan { waits_for: waits.then(|| crate::plan::UnmetDependency::on_step("base/s0")), ..step }
+        StepPlan { waits_for: waits.then(|| Box::new(crate::plan::UnmetDependency::on_step("base/s0"))), ..step }
     };
     let steps =
         |host: usize, made: &[GeneratedStep]| made.iter().enumerate().map(|(at, made)| step(host, at, *made)).collect();
