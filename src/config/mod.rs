@@ -62,6 +62,7 @@ mod written_values;
 mod yaml;
 mod yaml_documents;
 mod yaml_node;
+mod yaml_slips;
 mod yaml_table;
 
 pub use ansible::{AnsibleConversion, AnsibleDifference, convert_ansible_inventory};

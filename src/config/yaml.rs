@@ -4,11 +4,12 @@
 //! keep their text as typed (`560.10`), quoted scalars are distinguished from plain ones, and every duplicate key of a
 //! file is reported with both places.
 
+use super::yaml_slips::find_yaml_slip;
 use super::{YamlData, YamlKey, YamlNode};
 use crate::diag::{Diag, DiagCode, FileId, Span};
 use serde_saphyr::granit_parser as yaml;
 use std::collections::HashMap;
-use yaml::{ErrorKind, Event, Parser, ScalarStyle};
+use yaml::{Event, Parser, ScalarStyle};
 
 /// Maximum number of nodes in a file, far above an inventory of 10,000 hosts.
 const MAX_NODES: usize = 2_000_000;
@@ -267,50 +268,14 @@ impl<'t> YamlReader<'t, '_> {
 
     fn build_syntax_diag(&self, error: &yaml::ScanError) -> Box<Diag> {
         let offset = error.marker().byte_offset().unwrap_or(self.size);
-        let diag = self.build_diag(self.point_span(offset), error.kind().to_string());
-        if let Some(range) = find_range_in_line(self.text, offset) {
-            return diag.hint_boxed(&format!("quote a range inside `{{ }}`: `\"…{range}\"`"));
-        }
-        if let Some((key, value)) = find_unspaced_key(self.text, offset) {
-            return diag.hint_boxed(&format!("a colon needs a blank after it: `{key}: {value}`"));
-        }
-        match error.kind() {
-            ErrorKind::TabNotAllowed | ErrorKind::TabInBlockIndentation | ErrorKind::TabInIndentation => {
-                diag.hint_boxed("indent with spaces")
-            }
-            ErrorKind::UnexpectedEofBlockMapping
-            | ErrorKind::ExpectedBlockMappingKey
-            | ErrorKind::ExpectedBlockSequenceEntry => {
-                diag.hint_boxed("check the indentation: entries of one map or list start in the same column")
-            }
-            _ => diag,
+        let slip = find_yaml_slip(self.text, offset, error.kind());
+        let place = slip.as_ref().and_then(|slip| slip.offset).unwrap_or(offset);
+        let diag = self.build_diag(self.point_span(place), error.kind().to_string());
+        match slip {
+            Some(slip) => diag.hint_boxed(&slip.hint),
+            None => diag,
         }
     }
-}
-
-/// Returns a range like `[31:40]` after other text in the line of an error: inside braces, YAML reads its bracket as a
-/// list.
-fn find_range_in_line(text: &str, offset: usize) -> Option<&str> {
-    let before = text.get(..offset)?;
-    let line = text[before.rfind('\n').map_or(0, |at| at + 1)..].lines().next()?;
-    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    let open = line
-        .match_indices('[')
-        .map(|(at, _)| at)
-        .find(|at| line[..*at].ends_with(word) && line[..*at].contains('{'))?;
-    let range = &line[open..=open + line[open..].find(']')?];
-    range.contains(':').then_some(range)
-}
-
-/// Returns key and value of a line like `cluster:lab`, which YAML reads as text: the line of an error, or the one above.
-fn find_unspaced_key(text: &str, offset: usize) -> Option<(&str, &str)> {
-    let end = text.get(offset..)?.find('\n').map_or(text.len(), |at| offset + at);
-    let lines = text[..end].lines().rev().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.take(2).find_map(|line| {
-        let (key, value) = line.trim_start_matches("- ").split_once(':')?;
-        let is_key = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        (is_key && value.starts_with(|c: char| c.is_ascii_alphanumeric())).then_some((key, value))
-    })
 }
 
 /// Adds a hint to a boxed diagnostic.

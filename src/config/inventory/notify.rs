@@ -71,7 +71,7 @@ fn read_recipient_name(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<Stri
 fn read_service(name: &str, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<NotifyService> {
     match name {
         "webhook" => {
-            let table = YamlTable::open(node, "`webhook`", &WEBHOOK_KEYS, &mut cx.diags)?;
+            let table = open_service(node, "`webhook`", &WEBHOOK_KEYS, cx)?;
             let (url, token) = (read_url(&table, cx), read_optional_secret(&table, "token", cx));
             Some(NotifyService::Webhook { url: url?, token: token? })
         }
@@ -85,8 +85,26 @@ fn read_service(name: &str, node: &YamlNode, cx: &mut LoadContext<'_>) -> Option
     }
 }
 
+/// Opens the map of a service with a URL. A URL in its place is a common slip, and a secret in the inventory.
+fn open_service<'n>(
+    node: &'n YamlNode,
+    what: &'static str,
+    keys: &[&str],
+    cx: &mut LoadContext<'_>,
+) -> Option<YamlTable<'n>> {
+    let table = YamlTable::open(node, what, keys, &mut cx.diags);
+    if table.is_none()
+        && let Some(diag) = cx.diags.0.last_mut()
+    {
+        let key = what.trim_matches('`');
+        diag.hint =
+            Some(format!("write `{key}: {{ url: {{ env: NAME }} }}`: the URL is a secret, read from a variable"));
+    }
+    table
+}
+
 fn read_chat_url(node: &YamlNode, what: &'static str, cx: &mut LoadContext<'_>) -> Option<DeferredSecret> {
-    read_url(&YamlTable::open(node, what, &CHAT_KEYS, &mut cx.diags)?, cx)
+    read_url(&open_service(node, what, &CHAT_KEYS, cx)?, cx)
 }
 
 fn read_signed_chat(
@@ -94,7 +112,7 @@ fn read_signed_chat(
     what: &'static str,
     cx: &mut LoadContext<'_>,
 ) -> Option<(DeferredSecret, Option<DeferredSecret>)> {
-    let table = YamlTable::open(node, what, &SIGNED_KEYS, &mut cx.diags)?;
+    let table = open_service(node, what, &SIGNED_KEYS, cx)?;
     let (url, secret) = (read_url(&table, cx), read_optional_secret(&table, "secret", cx));
     Some((url?, secret?))
 }
