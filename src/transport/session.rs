@@ -295,6 +295,7 @@ impl TransportSession {
             return error.hint("run the rehearsal again").with_output(&cut.said);
         }
         let (why, hint) = self.0.carrier.describe_missing_shell(&self.0.target);
+        let hint = find_shell_hint(&cut.said).unwrap_or(hint);
         sudo::find_sudo_refusal(&cut.said, &self.0.target)
             .unwrap_or_else(|| TransportError::new(TransportErrorKind::Shell, why).hint(hint).with_output(&cut.said))
     }
@@ -342,6 +343,14 @@ pub(super) fn unsendable_script_error(error: crate::script::FragmentError) -> Tr
     TransportError::new(TransportErrorKind::Script, error.to_string())
 }
 
+/// Returns the hint for what a host printed instead of starting a shell. Any login prints that, with every method.
+fn find_shell_hint(said: &[u8]) -> Option<&'static str> {
+    let text = String::from_utf8_lossy(said);
+    let must_change = text.contains("Password change required") || text.contains("You must change your password now");
+    must_change
+        .then_some("set a new password of the account: log in there with a terminal, or use `passwd USER` as root")
+}
+
 /// Converts the wrapper's refusal into an error.
 fn refusal_error(word: &str, target: &ConnectionTarget) -> TransportError {
     let lock = &target.paths.lock;
@@ -362,5 +371,18 @@ fn refusal_error(word: &str, target: &ConnectionTarget) -> TransportError {
         "flock" => TransportError::new(TransportErrorKind::Shell, "`flock` not found on the host")
             .hint("install util-linux on the host"),
         _ => TransportError::new(TransportErrorKind::Garbled, "the host refused the script for an unknown reason"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recorded from OpenSSH 9.2 on Debian 12, after `chage -d 0`.
+    #[test]
+    fn password_that_must_be_changed_has_its_own_hint() {
+        let said = b"WARNING: Your password has expired.\nPassword change required but no TTY available.\n";
+        assert!(find_shell_hint(said).is_some_and(|hint| hint.contains("`passwd USER` as root")));
+        assert_eq!(find_shell_hint(b"This account is currently not available.\n"), None);
     }
 }

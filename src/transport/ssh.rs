@@ -5,9 +5,9 @@ use super::carrier::{CarrierFuture, HostCarrier, describe_missing_login_shell};
 use super::channel::CommandChannel;
 use super::error::link_lost_error;
 use super::ssh_arguments::{self, MasterFiles};
-use super::ssh_diagnosis::{SshFailureLogs, connect_timeout_error, diagnose_failure};
+use super::ssh_diagnosis::{SshFailureLogs, connect_timeout_error, diagnose_failure, find_unknown_key_name};
 use super::ssh_program::ssh_command;
-use super::ssh_user_config::find_timeouts;
+use super::ssh_user_config::{find_known_hosts_file, find_timeouts};
 use super::{ConnectionTarget, TransportError, TransportErrorKind, control_sockets, mux_exit};
 use crate::model::HostName;
 use backon::Retryable;
@@ -253,18 +253,17 @@ fn resume_master(socket: &Utf8Path) -> SshMaster {
 async fn launch_master(target: &ConnectionTarget, idle_s: u64) -> Result<TempDir, TransportError> {
     let folder = control_sockets::create_connection_dir(&target.socket_folder())?;
     let at = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
-    let files = MasterFiles { socket: at("master"), log: at("log"), jump_log: at("jump") };
+    let files = MasterFiles { socket: at("master"), log: at("log"), stderr: at("stderr"), jump_log: at("jump") };
     let timeouts = find_timeouts(target).await;
     let mut ssh = ssh_command("ssh", target);
     // Its own process group: Ctrl-C in forge's terminal must not cut connections.
     ssh.args(ssh_arguments::master_arguments(target, &files, &timeouts, idle_s)).process_group(0).kill_on_drop(true);
-    // ssh writes some errors to stderr instead of its log: both go to the same file.
-    let log = File::options()
+    let stderr = File::options()
         .append(true)
         .create(true)
-        .open(&files.log)
-        .map_err(|error| unwritable_log_error(&files.log, &error))?;
-    ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        .open(&files.stderr)
+        .map_err(|error| unwritable_log_error(&files.stderr, &error))?;
+    ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     let limit = timeouts.longest_timeout();
     let status = match tokio::time::timeout(limit + Duration::from_secs(1), ssh.status()).await {
         Ok(status) => status.map_err(|error| no_ssh_error(&error))?,
@@ -308,8 +307,13 @@ fn no_ssh_error(error: &std::io::Error) -> TransportError {
 }
 
 async fn login_error(status: ExitStatus, files: &MasterFiles, target: &ConnectionTarget) -> TransportError {
-    let (log, jumps) = (read_log(&files.log), read_log(&files.jump_log));
-    let error = diagnose_failure(&SshFailureLogs { log: &log, jumps: &jumps }, target);
+    let [log, stderr, jumps] = [&files.log, &files.stderr, &files.jump_log].map(|file| read_log(file));
+    let known_hosts = match find_unknown_key_name(&log, &jumps) {
+        Some(name) if target.known_hosts.is_none() => find_known_hosts_file(target, name).await,
+        _ => None,
+    };
+    let logs = SshFailureLogs { log: &log, stderr: &stderr, jumps: &jumps, known_hosts: known_hosts.as_deref() };
+    let error = diagnose_failure(&logs, target);
     match error.kind {
         TransportErrorKind::Auth => find_key_problem(target).await.unwrap_or(error),
         TransportErrorKind::Connect if status.signal().is_some() => {

@@ -12,6 +12,8 @@ use std::time::Duration;
 pub(super) struct MasterFiles {
     pub socket: String,
     pub log: String,
+    /// Its stderr: what a host prints during the login, and errors before the log is open.
+    pub stderr: String,
     /// The log of the jump hosts: a master that goes to the background leaves them no stderr.
     pub jump_log: String,
 }
@@ -27,7 +29,8 @@ pub(super) fn master_arguments(
     idle_s: u64,
 ) -> Vec<String> {
     let mut arguments = to_words(&["-M", "-N", "-f", "-S", &files.socket, "-E", &files.log]);
-    arguments.extend(common_arguments(target, timeouts.host));
+    // ssh prints what a host says during the login only at this level: why an account may not log in, for example.
+    arguments.extend(common_arguments(target, timeouts.host, "LogLevel=INFO"));
     if !timeouts.own_keepalive {
         arguments.extend(to_words(&["-o", "ServerAliveInterval=15"]));
     }
@@ -65,7 +68,7 @@ fn to_words(words: &[&str]) -> Vec<String> {
 }
 
 /// Returns the options that the master and its jump hosts share: no prompts, the same host key policy, the same files.
-fn common_arguments(target: &ConnectionTarget, timeout: Duration) -> Vec<String> {
+fn common_arguments(target: &ConnectionTarget, timeout: Duration, log_level: &str) -> Vec<String> {
     let mut arguments = Vec::new();
     if let Some(config) = &target.config {
         arguments.extend(to_words(&["-F", config.as_str()]));
@@ -75,7 +78,7 @@ fn common_arguments(target: &ConnectionTarget, timeout: Duration) -> Vec<String>
         HostKeyCheck::AcceptNew => "StrictHostKeyChecking=accept-new",
     };
     let timeout = format!("ConnectTimeout={}", timeout.as_secs().max(1));
-    for option in ["BatchMode=yes", policy, &timeout, "UpdateHostKeys=no", "LogLevel=ERROR"] {
+    for option in ["BatchMode=yes", policy, &timeout, "UpdateHostKeys=no", log_level] {
         arguments.extend(to_words(&["-o", option]));
     }
     if let Some(file) = &target.known_hosts {
@@ -95,7 +98,7 @@ fn proxy_command(target: &ConnectionTarget, log: &str, jumps: &[(&str, Duration)
     let ((last, timeout), before) = jumps.split_last()?;
     let jump = JumpHost::parse(last);
     let mut arguments = to_words(&["ssh", "-E", log]);
-    arguments.extend(common_arguments(target, *timeout));
+    arguments.extend(common_arguments(target, *timeout, "LogLevel=ERROR"));
     if let Some(identity) = &target.identity {
         arguments.extend(to_words(&["-i", identity.as_str()]));
     }
@@ -141,7 +144,7 @@ mod tests {
     }
 
     fn master_files() -> MasterFiles {
-        MasterFiles { socket: "s".into(), log: "l".into(), jump_log: "j".into() }
+        MasterFiles { socket: "s".into(), log: "l".into(), stderr: "e".into(), jump_log: "j".into() }
     }
 
     fn connect_timeouts(own_keepalive: bool) -> ConnectTimeouts {

@@ -8,8 +8,12 @@ use std::borrow::Cow;
 pub(super) struct SshFailureLogs<'a> {
     /// Its own log (`-E`).
     pub log: &'a str,
+    /// Its stderr: what the host printed during the login; without a log, errors of ssh.
+    pub stderr: &'a str,
     /// The log of the jump hosts that forge put before it.
     pub jumps: &'a str,
+    /// The file of host keys that ssh uses for the host with an unknown key, if forge asked.
+    pub known_hosts: Option<&'a str>,
 }
 
 /// Returns why `ssh` did not connect. Errors of a jump host take precedence over those of the connection through it,
@@ -19,24 +23,45 @@ pub(super) fn diagnose_failure(failure: &SshFailureLogs<'_>, target: &Connection
 }
 
 fn classify_failure(failure: &SshFailureLogs<'_>, target: &ConnectionTarget) -> TransportError {
-    let said = failure.log;
+    let said = if failure.log.trim().is_empty() { failure.stderr } else { failure.log };
     match find_error_kind(said).unwrap_or(TransportErrorKind::Connect) {
         TransportErrorKind::Dropped | TransportErrorKind::ConnectTimeout | TransportErrorKind::Connect
             if !failure.jumps.trim().is_empty() =>
         {
-            jump_error(failure.jumps, target)
+            jump_error(failure, target)
         }
+        TransportErrorKind::Dropped if is_login_refusal(failure) => refusal_error(failure, target),
         TransportErrorKind::Dropped if said.contains(NO_PEER) => proxy_error(target).with_output(said.as_bytes()),
-        kind => describe_error(kind, said, target).with_output(said.as_bytes()),
+        kind => describe_error(kind, said, failure.known_hosts, target).with_output(said.as_bytes()),
     }
+}
+
+/// Reports whether the host printed something and then closed the connection: sshd shows the reason of PAM, such as an
+/// expired account or `/etc/nologin`, and closes. Limits and filters close before anything can be printed.
+fn is_login_refusal(failure: &SshFailureLogs<'_>) -> bool {
+    !failure.log.contains("kex_exchange_identification") && !failure.stderr.trim().is_empty() && !failure.log.is_empty()
+}
+
+fn refusal_error(failure: &SshFailureLogs<'_>, target: &ConnectionTarget) -> TransportError {
+    let message = format!("`{}` closed the connection during the login of {}", target.address, target.user_name());
+    TransportError::new(TransportErrorKind::Connect, message)
+        .hint("check the account on the host (`chage -l`), `/etc/nologin`, and the log of sshd")
+        .with_output(failure.stderr.as_bytes())
+}
+
+/// Returns the name of the host whose key is unknown, as ssh logs it, without a port.
+pub(super) fn find_unknown_key_name<'a>(log: &'a str, jumps: &'a str) -> Option<&'a str> {
+    let name = [log, jumps].into_iter().find_map(|log| text_between(log, "host key is known for ", " and you"))?;
+    Some(name.trim_start_matches('[').split(']').next().unwrap_or(name))
 }
 
 /// ssh's name for the peer when it connects through a proxy command.
 const NO_PEER: &str = "UNKNOWN port 65535";
 
-fn jump_error(said: &str, target: &ConnectionTarget) -> TransportError {
+fn jump_error(failure: &SshFailureLogs<'_>, target: &ConnectionTarget) -> TransportError {
+    let said = failure.jumps;
     let inner = find_error_kind(said).unwrap_or(TransportErrorKind::Connect);
-    let words = describe_error(inner, said, target);
+    let words = describe_error(inner, said, failure.known_hosts, target);
     let why = match inner {
         TransportErrorKind::HostKeyUnknown | TransportErrorKind::HostKeyChanged => words.message,
         TransportErrorKind::Auth => "no key was accepted".to_owned(),
@@ -96,11 +121,16 @@ fn find_error_kind(said: &str) -> Option<TransportErrorKind> {
     SSH_MESSAGES.iter().find(|(saying, _)| said.contains(saying)).map(|(_, kind)| *kind)
 }
 
-fn describe_error(kind: TransportErrorKind, said: &str, target: &ConnectionTarget) -> TransportError {
+fn describe_error(
+    kind: TransportErrorKind,
+    said: &str,
+    known_hosts: Option<&str>,
+    target: &ConnectionTarget,
+) -> TransportError {
     let new = |message: String| TransportError::new(kind, message);
     let address = &target.address;
     match kind {
-        TransportErrorKind::HostKeyUnknown => unknown_key_error(said, target),
+        TransportErrorKind::HostKeyUnknown => unknown_key_error(said, known_hosts, target),
         TransportErrorKind::HostKeyChanged => changed_key_error(said, target),
         TransportErrorKind::Auth => new(format!("the host accepted no key of {}", target.user_name()))
             .hint("add the public key to the user's `authorized_keys`, load the key into the agent, or name it as `connect.identity`"),
@@ -136,17 +166,28 @@ fn format_port(target: &ConnectionTarget) -> String {
 }
 
 /// Parses `No ED25519 host key is known for [10.0.0.1]:2222 and you have requested strict checking.`
-fn unknown_key_error(said: &str, target: &ConnectionTarget) -> TransportError {
+fn unknown_key_error(said: &str, known_hosts: Option<&str>, target: &ConnectionTarget) -> TransportError {
     let name = text_between(said, "host key is known for ", " and you").unwrap_or(&target.address);
-    let file = target.known_hosts.as_ref().map_or("~/.ssh/known_hosts".to_owned(), |file| quote_word(file.as_str()));
+    let error = TransportError::new(TransportErrorKind::HostKeyUnknown, format!("unknown host key of `{name}`"));
+    let file = match (&target.known_hosts, known_hosts) {
+        (Some(declared), _) => quote_word(declared.as_str()),
+        (None, Some(nowhere @ ("/dev/null" | "none"))) => {
+            return error.hint(format!(
+                "the ssh configuration keeps no host keys (`UserKnownHostsFile {nowhere}`): name a file as \
+                 `connect.known_hosts`"
+            ));
+        }
+        // A quoted `~` would be the name of a folder.
+        (None, Some(file)) if !file.starts_with("~/") => quote_word(file),
+        (None, found) => found.unwrap_or("~/.ssh/known_hosts").to_owned(),
+    };
     let bare = name.trim_start_matches('[').split(']').next().unwrap_or(name);
     let behind = target.jump.first().is_some_and(|first| JumpHost::parse(first).host != bare);
     let add = match behind {
         false => format!("ssh-keyscan {} >> {file}", keyscan_arguments(name)),
         true => format!("ssh -J {} {}", target.jump.join(","), target.address),
     };
-    TransportError::new(TransportErrorKind::HostKeyUnknown, format!("unknown host key of `{name}`"))
-        .hint(format!("verify its fingerprint and add it with `{add}`, or set `host_key: accept_new`"))
+    error.hint(format!("verify its fingerprint and add it with `{add}`, or set `host_key: accept_new`"))
 }
 
 /// Converts `[10.0.0.1]:2222` to `-p 2222 10.0.0.1` for ssh-keyscan.
@@ -190,7 +231,50 @@ mod tests {
         let jump = if jumps.is_empty() { vec![] } else { vec!["me@bastion".to_owned(), "inner".to_owned()] };
         let target =
             ConnectionTarget { address: "n1".into(), user: Some("root".into()), jump, ..ConnectionTarget::default() };
-        diagnose_failure(&SshFailureLogs { log, jumps }, &target)
+        diagnose_failure(&SshFailureLogs { log, stderr: "", jumps, known_hosts: None }, &target)
+    }
+
+    fn diagnose_login(log: &str, stderr: &str, known_hosts: Option<&str>) -> TransportError {
+        let target = ConnectionTarget { address: "n1".into(), user: Some("deploy".into()), ..Default::default() };
+        diagnose_failure(&SshFailureLogs { log, stderr, jumps: "", known_hosts }, &target)
+    }
+
+    /// Recorded from OpenSSH 9.2 on Debian 12: an account that `chage -E` let expire.
+    #[test]
+    fn reason_that_the_host_prints_during_the_login_is_kept() {
+        let closed = "Connection closed by 10.0.0.1 port 22\r\n";
+        let printed = "Your account has expired; please contact your system administrator.\n";
+        let error = diagnose_login(closed, printed, None);
+        assert_eq!((error.kind, error.retryable), (TransportErrorKind::Connect, false));
+        assert_eq!(error.message, "`n1` closed the connection during the login of `deploy`");
+        assert_eq!(error.said.unwrap().raw(), printed.trim());
+        assert!(error.hint.unwrap().contains("`chage -l`"));
+        assert_eq!(diagnose_login(closed, "", None).kind, TransportErrorKind::Dropped);
+        let limit = format!("kex_exchange_identification: Connection closed by remote host\r\n{closed}");
+        assert_eq!(diagnose_login(&limit, "", None).kind, TransportErrorKind::Dropped);
+    }
+
+    #[test]
+    fn banner_of_a_host_does_not_decide_the_error() {
+        let denied = "deploy@n1: Permission denied (publickey).\r\n";
+        let error = diagnose_login(denied, "Connection refused is what you get\n", None);
+        assert_eq!(error.kind, TransportErrorKind::Auth);
+        assert_eq!(error.said.unwrap().raw(), denied.trim());
+        let local = diagnose_login("", "hostname contains invalid characters\n", None);
+        assert_eq!(local.kind, TransportErrorKind::SshConfig, "without a log, stderr has the errors of ssh");
+    }
+
+    #[test]
+    fn unknown_host_key_hint_names_the_file_that_ssh_uses() {
+        let log = "No ED25519 host key is known for n1 and you have requested strict checking.\r\n";
+        assert_eq!(find_unknown_key_name(log, ""), Some("n1"));
+        let hint = |file| diagnose_login(log, "", file).hint.unwrap();
+        assert!(hint(None).contains("`ssh-keyscan n1 >> ~/.ssh/known_hosts`"));
+        assert!(hint(Some("~/.ssh/known_hosts")).contains("`ssh-keyscan n1 >> ~/.ssh/known_hosts`"));
+        assert!(hint(Some("/srv/a b")).contains("`ssh-keyscan n1 >> '/srv/a b'`"));
+        let none = "the ssh configuration keeps no host keys (`UserKnownHostsFile /dev/null`): name a file as \
+                    `connect.known_hosts`";
+        assert_eq!(hint(Some("/dev/null")), none);
     }
 
     /// Recorded from OpenSSH 9.2 on Debian 12.

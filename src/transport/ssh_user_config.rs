@@ -79,6 +79,36 @@ async fn query_ssh_config(
         let [connect, keepalive] = [0, 1].map(|place| values[place].filter(|seconds| *seconds > 0));
         return UserSettings { connect: connect.map(Duration::from_secs), keepalive };
     }
+    match print_ssh_config(target, user, port, address).await {
+        Some(answer) => parse_ssh_config(&answer),
+        None => {
+            tracing::debug!(address, "`ssh -G` gave no answer");
+            UserSettings::default()
+        }
+    }
+}
+
+/// Returns the first file of user's host keys that ssh uses for `name`; `None` if ssh does not answer. `name` may be the
+/// one of the target or of a jump host.
+pub(super) async fn find_known_hosts_file(target: &ConnectionTarget, name: &str) -> Option<String> {
+    let is_jump = target.jump.iter().any(|jump| JumpHost::parse(jump).host == name);
+    let address = if is_jump { name } else { &target.address };
+    parse_known_hosts_file(&print_ssh_config(target, None, None, address).await?)
+}
+
+/// The line lists several files, separated by blanks, which a name may contain too.
+fn parse_known_hosts_file(answer: &str) -> Option<String> {
+    let files = answer.lines().find_map(|line| line.strip_prefix("userknownhostsfile "))?;
+    files.split_whitespace().next().map(str::to_owned)
+}
+
+/// Returns the configuration that ssh would use, one option a line.
+async fn print_ssh_config(
+    target: &ConnectionTarget,
+    user: Option<&str>,
+    port: Option<String>,
+    address: &str,
+) -> Option<String> {
     let mut ssh = ssh_command("ssh", target);
     if let Some(config) = &target.config {
         ssh.arg("-F").arg(config);
@@ -93,11 +123,8 @@ async fn query_ssh_config(
     });
     ssh.args(["--", address]).stdin(Stdio::null()).kill_on_drop(true);
     match tokio::time::timeout(QUERY_LIMIT, ssh.output()).await {
-        Ok(Ok(answer)) if answer.status.success() => parse_ssh_config(&String::from_utf8_lossy(&answer.stdout)),
-        _ => {
-            tracing::debug!(address, "`ssh -G` gave no answer");
-            UserSettings::default()
-        }
+        Ok(Ok(answer)) if answer.status.success() => Some(String::from_utf8_lossy(&answer.stdout).into_owned()),
+        _ => None,
     }
 }
 
@@ -136,7 +163,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let config = camino::Utf8PathBuf::from_path_buf(folder.path().join("config")).unwrap();
-        let text = "Host slow\n  ConnectTimeout 77\n  ServerAliveInterval 5\nMatch user me\n  ConnectTimeout 33\n";
+        let text = "Host slow\n  UserKnownHostsFile /srv/keys/known_hosts\n  ConnectTimeout 77\n  ServerAliveInterval 5\nMatch user me\n  ConnectTimeout 33\n";
         std::fs::write(&config, text).unwrap();
         std::fs::set_permissions(&config, std::fs::Permissions::from_mode(0o666)).unwrap();
         let target = |address: &str| ConnectionTarget {
@@ -150,6 +177,11 @@ mod tests {
             ConnectTimeouts { host: seconds(host), jumps, own_keepalive }
         };
 
+        assert_eq!(
+            find_known_hosts_file(&target("slow"), "10.0.0.1").await.as_deref(),
+            Some("/srv/keys/known_hosts"),
+            "the one of the address as given, which the configuration may rename"
+        );
         assert_eq!(find_timeouts(&target("slow")).await, times(77, &[], true));
         assert_eq!(find_timeouts(&target("plain")).await, times(15, &[], false));
         assert_eq!(
