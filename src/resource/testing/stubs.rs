@@ -378,8 +378,15 @@ fn service_that_dies_after_restart_fails_with_its_log() {
         ("active failed", "nginx.service did not stay up: it is failed (exit-code)"),
     ] {
         let answers = nginx_answers(json!({ "deleted": ["/usr/sbin/nginx"] }));
-        let output = systemctl_stubs(states).run_observed("service", json!({ "name": "nginx" }), false, answers);
+        let stubs = systemctl_stubs(states);
+        let output = stubs.run_observed("service", json!({ "name": "nginx" }), false, answers);
         assert!(!output.status.success());
+        let calls = stubs.logged_calls(&["systemctl"]);
+        let [log] = calls.as_slice() else { panic!("{calls:?}") };
+        let since = log.strip_prefix("journalctl -q --no-pager -o short-iso -n 20 --since=-");
+        let since = since.and_then(|rest| rest.strip_suffix("s -u nginx.service"));
+        let seconds: u32 = since.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{log}"));
+        assert!((1..60).contains(&seconds), "lines of earlier starts are left out: {log}");
         assert_eq!(stderr_text(&output), format!("the last log line\nforge: {why}\n"));
     }
 }

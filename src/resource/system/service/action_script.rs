@@ -13,10 +13,17 @@ unit=$1
 say() { printf 'forge: %s\n' "$*" >&2; }
 # Runs in a subshell of its own.
 show() { exec systemctl show -p "$1" --value -- "$unit"; }
+begun= ended=
+read -r begun ended </proc/uptime || :
+# The log of this change only: lines of earlier starts would hide the reason. A relative time also holds on a host whose
+# clock was set.
 report() {
   systemctl status --no-pager --full --lines=0 -- "$unit" >&2
-  journalctl --no-pager -o short-iso -n 20 -u "$unit" >&2
-  fail "$*"
+  if read -r ended rest </proc/uptime && [ -n "$begun" ]; then
+    set -- "$*" "--since=-$((${ended%.*} - ${begun%.*} + 1))s"
+  fi
+  journalctl -q --no-pager -o short-iso -n 20 ${2+"$2"} -u "$unit" >&2
+  fail "$1"
 }
 # Before version 248 systemd tells its start times in whole seconds only.
 apart() {
