@@ -8,11 +8,11 @@ use super::verb_context::{VerbContext, VerbResult, block_on};
 
 /// Check connectivity and prerequisites of every host (read-only)
 ///
-/// Checks this machine (ssh, control sockets, state directory, terminal), the cluster's API if one is declared
-/// (reachability, permissions, helm), and every host: name, port, host key and user key, root or sudo, required
-/// programs (a POSIX shell and coreutils; no Python), disk space, clock, writer lock, package manager, and facts that
-/// recipes read but that would be unknown. Exits 3 if a host is not ready, 4 if a host is unreachable, 9 if a check
-/// could not be evaluated.
+/// Checks this machine (ssh, control sockets, terminal, and the state directory by writing a file that it removes
+/// again), the cluster's API if one is declared (reachability, permissions, helm), and every host: name, port, host key
+/// and user key, root or sudo, required programs (a POSIX shell and coreutils; no Python), disk space and read-only file
+/// systems, clock, writer lock, package manager, and facts that recipes read but that would be unknown. Exits 3 if a host
+/// is not ready, 4 if a host is unreachable, 9 if a check could not be evaluated.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge doctor cluster.yaml

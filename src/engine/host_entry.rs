@@ -104,11 +104,22 @@ pub(super) async fn prepare_state_folder(work: &mut HostWork<'_>) -> Option<Host
             mark.as_ref().and_then(HostHold::from_mark)
         }
         done => {
-            let why = format!("`/var/lib/forge` could not be prepared: {}", summarize_stderr(&done.stderr));
-            work.link.mark_lost(host_side_error(why));
+            let printed = summarize_stderr(&done.stderr);
+            let hint = find_preparation_hint(&printed);
+            let error = host_side_error(format!("`/var/lib/forge` could not be prepared: {printed}"));
+            work.link.mark_lost(TransportError { hint, ..error });
             None
         }
     }
+}
+
+/// Returns what to do about a state folder that the host's file system does not take.
+fn find_preparation_hint(printed: &str) -> Option<String> {
+    const HINTS: [(&str, &str); 2] = [
+        ("Read-only file system", "the file system is mounted read-only; check the kernel log for I/O errors"),
+        ("No space left on device", "free up space on the host"),
+    ];
+    HINTS.iter().find(|(text, _)| printed.contains(text)).map(|(_, hint)| (*hint).to_owned())
 }
 
 /// Splits what `build_prepare_script` prints: the key, and below it the host's clock and the mark of a hold.

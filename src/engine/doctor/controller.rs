@@ -6,7 +6,10 @@ use crate::config::{Project, TransportKind};
 use crate::model::HostName;
 use crate::transport;
 use camino::Utf8Path;
-use rustix::fs::Access;
+use std::io::{ErrorKind, Write};
+
+/// Bytes of the file that is written to check a folder: a page, which a full file system does not have.
+const TRIAL_BYTES: usize = 4096;
 
 /// Returns the findings, in the order in which the checks build on each other.
 pub async fn check_controller(
@@ -48,17 +51,29 @@ fn check_control_sockets(options: &RunOptions) -> DoctorFinding {
 pub(super) fn check_history_folder(state: &Utf8Path) -> DoctorFinding {
     let there = state.ancestors().find(|path| path.exists() || path.as_str().is_empty()).unwrap_or(Utf8Path::new("."));
     let there = if there.as_str().is_empty() { Utf8Path::new(".") } else { there };
-    let writable =
-        there.is_dir() && rustix::fs::access(there.as_std_path(), Access::WRITE_OK | Access::EXEC_OK).is_ok();
-    match writable {
-        true => DoctorFinding::new(DoctorSeverity::Ok, "history", format!("`{state}` is writable")),
-        false => DoctorFinding::new(
-            DoctorSeverity::Note,
-            "history",
-            format!("`{state}` is not writable: no history is kept"),
-        )
-        .with_hint("set another folder with `--state` or `FORGE_STATE`"),
+    match try_to_write(there) {
+        Ok(()) => DoctorFinding::new(DoctorSeverity::Ok, "history", format!("`{state}` is writable")),
+        Err(error) => {
+            let what = format!("`{state}` is not writable, so no history is kept: {error}");
+            let hint = match error.kind() {
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                    "free up space, or set another folder with `--state` or `FORGE_STATE`"
+                }
+                _ => "set another folder with `--state` or `FORGE_STATE`",
+            };
+            DoctorFinding::new(DoctorSeverity::Note, "history", what).with_hint(hint)
+        }
     }
+}
+
+/// Writes a file in `folder` and removes it again: permissions do not show that a file system is full, and `/proc` takes
+/// no files of anyone.
+fn try_to_write(folder: &Utf8Path) -> std::io::Result<()> {
+    let mut file = tempfile::Builder::new().prefix(".forge-doctor-").tempfile_in(folder)?;
+    file.write_all(&[0; TRIAL_BYTES])?;
+    // A file system may allocate, and refuse, only when the data leaves the cache.
+    file.as_file().sync_data()?;
+    file.close()
 }
 
 fn check_terminal(can_ask: bool) -> DoctorFinding {

@@ -122,7 +122,9 @@ fn check_script_output(seen: &ObservedHost, output: &ProbeOutput) -> Vec<DoctorF
     let mut found = Vec::new();
     found.extend(report_login(output));
     found.push(check_tools(output));
-    found.extend(check_filesystems(output));
+    let account = seen.observation.get(&Probe::Account);
+    let is_root = matches!(account, Ok(ProbeReading::Account(ScriptAccount::Root)));
+    found.extend(check_filesystems(output, is_root));
     found.push(check_clock(seen, output));
     found.push(check_host_lock(output));
     found
@@ -155,7 +157,8 @@ struct DoctorFilesystem<'a> {
     paths: Vec<&'a str>,
 }
 
-fn check_filesystems(output: &ProbeOutput) -> Vec<DoctorFinding> {
+/// `is_root`: another account can write nowhere, which the `root` check reports.
+fn check_filesystems(output: &ProbeOutput, is_root: bool) -> Vec<DoctorFinding> {
     let mut filesystems: Vec<DoctorFilesystem<'_>> = Vec::new();
     for (path, numbers) in find_rows(output, "room").filter_map(|row| row.split_once('\t')) {
         match filesystems.iter_mut().find(|room| room.numbers == numbers) {
@@ -165,12 +168,11 @@ fn check_filesystems(output: &ProbeOutput) -> Vec<DoctorFinding> {
     }
     let mut found: Vec<DoctorFinding> = filesystems.iter().filter_map(check_filesystem_space).collect();
     let readonly: Vec<&str> = find_rows(output, "readonly").collect();
-    // A non-root login can write nowhere; the `root` check reports that already.
-    if !readonly.is_empty() && find_rows(output, "login").next().is_some() && !readonly.contains(&"/") {
-        found.push(
-            DoctorFinding::new(DoctorSeverity::Problem, "room", format!("not writable: {}", join_quoted(&readonly)))
-                .with_hint("check the mount options with `findmnt -T DIR`"),
-        );
+    if is_root && !readonly.is_empty() {
+        let what = format!("not writable: {}", join_quoted(&readonly));
+        found.push(DoctorFinding::new(DoctorSeverity::Problem, "room", what).with_hint(
+            "check the mount options with `findmnt -T DIR`; after I/O errors, the kernel mounts a file system read-only",
+        ));
     }
     if found.is_empty() {
         found.push(DoctorFinding::new(DoctorSeverity::Ok, "room", "all filesystems have enough free space"));

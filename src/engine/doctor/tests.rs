@@ -91,8 +91,25 @@ fn paths_on_one_filesystem_share_one_disk_space_finding() {
     assert_eq!(list_printed_problems(&FINE.replace("\t500\t1000", "\t0\t0")), Vec::<String>::new());
     assert_eq!(
         list_printed_problems(&FINE.replace("end", "readonly\t/usr\nend")),
-        ["Problem room: not writable: `/usr` -> check the mount options with `findmnt -T DIR`"]
+        [format!("Problem room: not writable: `/usr` -> {READ_ONLY_HINT}")]
     );
+}
+
+const READ_ONLY_HINT: &str = "check the mount options with `findmnt -T DIR`; after I/O errors, the kernel mounts a file \
+                              system read-only";
+
+/// `mount -o remount,ro /` on a Debian 12 node: only the temporary file systems stay writable.
+#[test]
+fn read_only_root_file_system_is_a_problem() {
+    let text = FINE.replace("end", "readonly\t/\nreadonly\t/etc\nreadonly\t/var/lib\nend");
+    assert_eq!(
+        list_printed_problems(&text),
+        [format!("Problem room: not writable: `/`, `/etc`, `/var/lib` -> {READ_ONLY_HINT}")]
+    );
+    let mut plain = healthy_observation(&text);
+    plain.insert(Probe::Account, Ok(ProbeReading::Account(ScriptAccount::Other("plain".into()))));
+    let problems = list_problems(plain);
+    assert!(problems.len() == 1 && problems[0].starts_with("Problem root: "), "{problems:?}");
 }
 
 #[test]
@@ -273,8 +290,20 @@ fn unwritable_state_folder_is_a_note() {
     fs_err::write(&file, "").unwrap();
     let finding = controller::check_history_folder(&file.join(".forge"));
     assert_eq!(finding.weight, DoctorSeverity::Note);
-    assert!(finding.what.raw().ends_with("/file/.forge` is not writable: no history is kept"));
+    let what = finding.what.raw();
+    assert!(what.contains("/file/.forge` is not writable, so no history is kept: Not a directory"), "{what}");
     assert_eq!(controller::check_history_folder(Utf8Path::new(".forge")).weight, DoctorSeverity::Ok);
+    let left = fs_err::read_dir(folder.path()).unwrap().count();
+    assert_eq!(left, 1, "the check leaves no file");
+}
+
+/// `access` permits root to write there.
+#[test]
+fn state_folder_that_takes_no_files_is_a_note() {
+    let finding = controller::check_history_folder(camino::Utf8Path::new("/proc/nosuch"));
+    assert_eq!(finding.weight, DoctorSeverity::Note);
+    let what = finding.what.raw();
+    assert!(what.starts_with("`/proc/nosuch` is not writable, so no history is kept: "), "{what}");
 }
 
 #[test]

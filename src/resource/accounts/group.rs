@@ -291,7 +291,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("primary group of user", "the group is a user's primary group: change or remove that user first"),
     ("already exists", "the gid belongs to another group: run `getent group` on the host"),
     ("does not exist", "a member has no account: add its `user` step before this one"),
-    ("cannot lock", "another program holds the lock of the account files"),
+    shell::EXPLAIN_LOCKED_ACCOUNTS,
 ];
 
 impl DeclaredResource for GroupResource {

@@ -17,6 +17,12 @@ pub(in crate::resource) const UNSAFE_PATH_HINT: &str =
 /// Explanation with the same hint for the output of an action.
 pub(in crate::resource) const EXPLAIN_UNSAFE_PATH: (&str, &str) = ("forge does not follow it", UNSAFE_PATH_HINT);
 
+/// The account tools print the same for a lock of another program and for a file system that takes no lock file.
+pub(in crate::resource) const EXPLAIN_LOCKED_ACCOUNTS: (&str, &str) = (
+    "cannot lock",
+    "another program holds the lock of the account files, or `/etc` is mounted read-only: run `findmnt -T /etc` there",
+);
+
 /// Begins a private action; the caller appends the words, then code, and [`close_action`]s it.
 pub(in crate::resource) fn open_private_action() -> ShellFragment {
     ShellFragment::new().code(OPEN_PRIVATE).code(FAIL_FUNCTION)

@@ -385,7 +385,7 @@ const EXPLAIN: &[(&str, &str)] = &[
     ("is not unique", "the uid belongs to another account: run `getent passwd` on the host"),
     ("does not exist", "a group does not exist: add a `group` step before this one"),
     ("passwordless", "the account has no password to unlock: set one, or omit `locked`"),
-    ("cannot lock", "another program holds the lock of the account files"),
+    shell::EXPLAIN_LOCKED_ACCOUNTS,
 ];
 
 impl DeclaredResource for UserResource {
