@@ -1,19 +1,20 @@
 //! Confirms a plan and applies it.
 
 use super::confirm;
-use crate::engine::{ArtifactFetchState, ArtifactReport, PlanWorkload, RunReport};
-use crate::model::ExitCode;
+use crate::engine::{ArtifactFetchState, ArtifactReport, Event, PlanWorkload, RunReport};
+use crate::model::{ExitCode, UntrustedText};
 use crate::plan::Plan;
 use crate::view::progress::ProgressState;
 use crate::view::{format_count, format_host_count};
 
-use super::backend::Backend;
+use super::backend::{Backend, VerbEvents};
 use super::console::Console;
 use super::error::CliError;
 use super::interrupt::InterruptSignals;
 use super::output::VerbOutput;
 use super::shared_args::OutputFormat;
 use super::verb_context::{LoadedProject, VerbContext, VerbResult};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 /// Checks before contacting a host that the user can be asked for confirmation.
 pub fn check_can_ask(console: &Console, verb: &str, yes: bool) -> Result<(), CliError> {
@@ -77,11 +78,26 @@ pub async fn execute_plan<B: Backend>(
     let cancel = B::Cancel::default();
     let past = cx.backend.read_past_durations(&loaded.0, cx.settings);
     let state = ProgressState::for_apply(PlanWorkload::new(plan, cx.settings.parallel, &past));
-    let work = cx.run_with_progress_from(state, output, |events| {
-        cx.backend.apply(&loaded.0, plan, seen, cx.settings, events, cancel.clone())
+    let work = cx.run_with_progress_from(state, output, |events| async {
+        let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+        let work = cx.backend.apply(&loaded.0, plan, seen, cx.settings, sender, cancel.clone());
+        tokio::join!(work, forward_events(receiver, events))
     });
-    let report = cx.run_stoppable(stop, work, &cancel).await;
-    write_apply_report(cx, output, plan, &report)
+    let (report, no_history) = cx.run_stoppable(stop, work, &cancel).await;
+    write_apply_report(cx, output, plan, &report, no_history.as_ref())
+}
+
+/// Forwards events. Returns why the history of the run could not be written, if it could not.
+async fn forward_events(mut from: UnboundedReceiver<Event>, to: VerbEvents) -> Option<UntrustedText> {
+    let mut no_history = None;
+    while let Some(event) = from.recv().await {
+        if let Event::NoHistory { why } = &event {
+            no_history.get_or_insert_with(|| why.clone());
+        }
+        // The receiver is closed only when the process is about to exit.
+        let _ = to.send(event);
+    }
+    no_history
 }
 
 pub(super) fn add_artifact_note(error: CliError, lacking: &ArtifactReport) -> CliError {
@@ -97,19 +113,20 @@ pub(super) fn add_artifact_note(error: CliError, lacking: &ArtifactReport) -> Cl
 
 /// Writes the report; skips the text form after a plan without changes, which already printed the result. A window that
 /// was closed is a result of its own.
-pub(super) fn write_apply_report<B>(
+fn write_apply_report<B>(
     cx: &VerbContext<'_, B>,
     output: &VerbOutput<'_>,
     plan: &Plan,
     report: &RunReport,
+    no_history: Option<&UntrustedText>,
 ) -> VerbResult {
     let exit = report.exit_code();
     let is_complete = exit == ExitCode::Done && report.count_not_undone() == 0;
     let is_idle = plan.count_steps().change == 0 && plan.hosts.iter().all(|host| host.window.is_none());
     let said = is_complete && is_idle && cx.settings.format == OutputFormat::Text;
     match said {
-        true => output.write_json_file(&|writer, out| writer.write_report(report, exit, out))?,
-        false => output.write_result(&|writer, out| writer.write_report(report, exit, out))?,
+        true => output.write_json_file(&|writer, out| writer.write_apply_report(report, no_history, exit, out))?,
+        false => output.write_result(&|writer, out| writer.write_apply_report(report, no_history, exit, out))?,
     }
     Ok(exit)
 }

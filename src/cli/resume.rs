@@ -4,6 +4,7 @@ use super::apply_args::{ApplyArgs, ApplyOptions};
 use super::backend::Backend;
 use super::engine_args::EngineArgs;
 use super::error::CliError;
+use super::inventory::quote_argument;
 use super::output::VerbOutput;
 use super::secret_programs::SecretNeed;
 use super::shared_args::{InventoryArg, OutputFormat};
@@ -57,11 +58,19 @@ const SEARCHED_RUNS: usize = 50;
 const UNFINISHED: &str = "@unfinished";
 
 pub fn run_resume<B: Backend>(cx: &VerbContext<'_, B>, args: &ResumeArgs) -> VerbResult {
+    if let Some(file) = args.run.as_deref().filter(|run| run.ends_with(".yaml") || run.ends_with(".yml")) {
+        let hint = format!("pass the inventory as `-i {}`", quote_argument(file));
+        return Err(CliError::usage(format!("`{file}` is not a run")).hint(hint));
+    }
     let target = cx.resolve_target(&InventoryArg::default())?;
     let Some(run) = find_resumed_run(cx, &target.path, args.run.as_deref())? else {
         print_note(cx, "this machine has no such run in its history: all hosts are planned");
         return apply::run_apply(cx, &build_apply_args(args, None));
     };
+    if run.is_unrecorded() {
+        print_note(cx, &format!("run {} left no records: all hosts are planned", run.info.run));
+        return apply::run_apply(cx, &build_apply_args(args, None));
+    }
     let (id, all) = (&run.info.run, run.report.hosts.len());
     let unfinished = run.report.hosts.iter().filter(|host| host.is_unfinished()).count();
     if unfinished == 0 {

@@ -16,7 +16,7 @@ use crate::engine::{ChangedSteps, GeneratedUndo, UndoRefusal, UndoScope, UndoSel
 use crate::model::{ExitCode, HostName, UndoRetention};
 use crate::plan::{HostPlan, Plan};
 use crate::view::fold::fold_names;
-use crate::view::{escape, format_count, format_host_count};
+use crate::view::{UndoRefusalList, escape, format_count, format_host_count};
 use camino::Utf8Path;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -87,7 +87,11 @@ pub fn run_undo<B: Backend>(cx: &VerbContext<'_, B>, args: &UndoArgs) -> VerbRes
                 None => error,
             });
         }
-        check_refusals(&undo, run, args.partial)?;
+        if let Err(error) = check_refusals(&undo, run, args.partial) {
+            let refusal = UndoRefusalList { run, refused: &undo.refused };
+            output.write_result(&|writer, out| writer.write_undo_refusal(&refusal, error.exit, out))?;
+            return Err(error);
+        }
         report_unchanged(cx, &undo);
         if undo.changes == 0 {
             return Err(CliError::failed(format!("no change of run {run} can be undone; nothing was changed")));
@@ -176,7 +180,7 @@ impl NamedRun {
     fn read<B>(cx: &VerbContext<'_, B>, project: &Project, id: String) -> Result<Self, CliError> {
         let folders = past_runs::list_run_folders(cx)?;
         let folder = folders.iter().find(|folder| folder.run == id);
-        let past = folder.map(past_runs::read_run).transpose()?;
+        let past = folder.map(past_runs::read_run).transpose()?.filter(|past| !past.is_unrecorded());
         let changed = past.map(|past| match past.info.cluster == project.cluster {
             true => ChangedSteps::from_run(&past),
             false => ChangedSteps::default(),

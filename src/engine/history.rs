@@ -26,6 +26,14 @@ pub struct PastRun {
     pub report: RunReport,
 }
 
+impl PastRun {
+    /// Reports whether the run left nothing but its folder: its hosts are unknown. So ends the history of a run whose
+    /// state folder was full from its beginning.
+    pub fn is_unrecorded(&self) -> bool {
+        !self.finished && !self.active && self.info.user.is_empty() && self.report.hosts.is_empty()
+    }
+}
+
 /// A step that started and has no result yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StepInFlight {

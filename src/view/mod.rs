@@ -43,10 +43,10 @@ use crate::diag::DiagCode;
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
     AcceptanceReport, DoctorReport, ExecReport, FetchReport, HoldReport, PastRun, RunComparison, RunReport,
-    SlowDiagnosis,
+    SlowDiagnosis, UndoRefusal,
 };
 use crate::facts::outliers::OutlierReport;
-use crate::model::ExitCode;
+use crate::model::{ExitCode, UntrustedText};
 use crate::plan::{ObservedHost, Plan, PlanImages, RehearsalReport};
 use crate::transport::Sandbox;
 use std::io::{self, Write};
@@ -76,6 +76,15 @@ pub struct SandboxList {
     pub list: Vec<Sandbox>,
 }
 
+/// The changes of a run that cannot be undone, so that nothing is.
+#[derive(Clone, Copy, Debug)]
+pub struct UndoRefusalList<'a> {
+    /// The run.
+    pub run: &'a str,
+    /// Each change on each host.
+    pub refused: &'a [UndoRefusal],
+}
+
 /// Writes the result of a verb in one format. `exit` is the exit code of the process.
 pub trait ResultWriter {
     /// Writes a plan.
@@ -84,6 +93,21 @@ pub trait ResultWriter {
     fn write_images(&self, images: &PlanImages, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the report of a run.
     fn write_report(&self, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
+    /// Writes the report of a run that has just ended. `no_history` says why its history could not be written; for people,
+    /// the progress has shown it.
+    fn write_apply_report(
+        &self,
+        report: &RunReport,
+        _no_history: Option<&UntrustedText>,
+        exit: ExitCode,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        self.write_report(report, exit, out)
+    }
+    /// Writes why a run is not undone. For people, the error that follows says it.
+    fn write_undo_refusal(&self, _refusal: &UndoRefusalList<'_>, _: ExitCode, _: &mut dyn Write) -> io::Result<()> {
+        Ok(())
+    }
     /// Writes the result of `rehearse`.
     fn write_rehearsal(&self, report: &RehearsalReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()>;
     /// Writes the facts of hosts.

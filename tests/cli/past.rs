@@ -84,6 +84,28 @@ fn show_reports_an_unfinished_run() {
     insta::assert_snapshot!(place().forge(&["show", "last"]));
 }
 
+/// A state folder on a full file system takes the folder and an empty journal.
+#[test]
+fn run_without_records_is_not_called_unfinished() {
+    let run = "20261124T080000-eeee";
+    let place = || Place::new().file(&format!(".forge/lab/runs/{run}/journal.ndjson"), "");
+    let listed = place().forge(&["runs"]);
+    assert!(listed.contains("lab      no records: its hosts and results are unknown\n"), "{listed}");
+    let shown = place().forge(&["show", "last"]);
+    assert!(shown.contains("no records: its hosts and results are unknown; nothing was written after"), "{shown}");
+    let project = place().file("inventory.yaml", "cluster: lab\nconnect: { transport: sandbox }\nhosts: [a]\n");
+    let resumed = project.forge(&["resume", "--dry-run"]);
+    assert!(resumed.contains(&format!("run {run} left no records: all hosts are planned\n")), "{resumed}");
+}
+
+#[test]
+fn resume_names_the_flag_of_the_inventory() {
+    assert_eq!(
+        Place::new().forge(&["resume", "inv.yaml"]),
+        "exit 64\n--- stdout\n--- stderr\nerror: `inv.yaml` is not a run\n  hint: pass the inventory as `-i inv.yaml`\n"
+    );
+}
+
 #[test]
 fn two_runs_are_compared() {
     insta::assert_snapshot!(place().forge(&["runs", "--compare", "20261121", "20261122"]));

@@ -98,6 +98,8 @@ fn owner_without_a_name_keeps_no_other_change_from_its_undo() {
     assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 0\n"));
     let refused = lab.forge(&["undo", "last", "--yes"]);
     assert!(refused.starts_with("exit 3\n") && refused.contains(&format!("note: r/dir: {why} (on a)")), "{refused}");
+    let document = lab.forge(&["undo", "last", "--dry-run", "--format", "json"]);
+    assert!(document.starts_with("exit 3\n") && document.contains("\"result\": \"undo_refusal\""), "{document}");
     assert_eq!(inside("cat /etc/other"), "x");
     let undone = lab.forge(&["undo", "last", "--partial", "--yes"]);
     assert!(undone.starts_with("exit 0\n") && undone.contains("1 change not undone"), "{undone}");

@@ -13,16 +13,16 @@ pub use exit_info::ExitInfo;
 pub use saved_plan::write_saved_plan;
 pub use schema::document_schema;
 
-use super::{InitResult, ListedRun, ManualPage, ResultWriter, SandboxList, ValidationResult};
+use super::{InitResult, ListedRun, ManualPage, ResultWriter, SandboxList, UndoRefusalList, ValidationResult};
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
 use crate::diag::DiagCode;
 use crate::drift::{DriftHistory, DriftReport};
 use crate::engine::{
     AcceptanceReport, DoctorReport, ExecReport, FetchReport, HoldReport, PastRun, RunComparison, RunReport,
-    SlowDiagnosis,
+    SlowDiagnosis, UndoRefusal,
 };
 use crate::facts::outliers::OutlierReport;
-use crate::model::{ExitCode, HostName, Value};
+use crate::model::{ExitCode, HostName, StepId, UntrustedText, Value};
 use crate::plan::{HostReachability, ObservedHost, Plan, PlanCounts, PlanImages, RehearsalReport, RehearsalSummary};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -86,7 +86,35 @@ struct ImagesBody<'a> {
 
 #[derive(Serialize, JsonSchema)]
 struct ReportBody<'a> {
+    /// Why the history of the run could not be written on this machine; absent if it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    no_history: Option<&'a UntrustedText>,
     report: &'a RunReport,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct UndoRefusalBody<'a> {
+    refusal: RefusedUndo<'a>,
+}
+
+/// An undo of which nothing was done.
+#[derive(Serialize, JsonSchema)]
+struct RefusedUndo<'a> {
+    /// The run that was to be undone.
+    run: &'a str,
+    /// Its changes that cannot be undone, on each host.
+    changes: Vec<RefusedChange<'a>>,
+}
+
+/// A change that cannot be undone.
+#[derive(Serialize, JsonSchema)]
+struct RefusedChange<'a> {
+    host: &'a HostName,
+    /// The step that made it; absent if the journal of the host cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<&'a StepId>,
+    /// Why it cannot be undone: a lowercase fragment.
+    why: &'a str,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -194,6 +222,12 @@ impl<'a> HostFacts<'a> {
     }
 }
 
+impl<'a> RefusedChange<'a> {
+    fn from_refusal(refusal: &'a UndoRefusal) -> Self {
+        Self { host: &refusal.host, step: refusal.step.as_ref(), why: &refusal.why }
+    }
+}
+
 impl ResultWriter for JsonWriter {
     fn write_plan(&self, plan: &Plan, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         JsonDocument::write_document("plan", exit, PlanBody { counts: plan.count_steps(), plan }, out)
@@ -204,7 +238,23 @@ impl ResultWriter for JsonWriter {
     }
 
     fn write_report(&self, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("report", exit, ReportBody { report }, out)
+        self.write_apply_report(report, None, exit, out)
+    }
+
+    fn write_apply_report(
+        &self,
+        report: &RunReport,
+        no_history: Option<&UntrustedText>,
+        exit: ExitCode,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        JsonDocument::write_document("report", exit, ReportBody { no_history, report }, out)
+    }
+
+    fn write_undo_refusal(&self, refusal: &UndoRefusalList<'_>, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        let changes = refusal.refused.iter().map(RefusedChange::from_refusal).collect();
+        let refusal = RefusedUndo { run: refusal.run, changes };
+        JsonDocument::write_document("undo_refusal", exit, UndoRefusalBody { refusal }, out)
     }
 
     fn write_rehearsal(&self, report: &RehearsalReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {

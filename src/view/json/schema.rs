@@ -3,7 +3,8 @@
 use super::exit_info::ExitInfo;
 use super::{
     AcceptanceBody, DOCUMENT_VERSION, DiagnosisBody, DoctorBody, ExecBody, FactsBody, FetchBody, HoldsBody, ImagesBody,
-    InitBody, OutliersBody, PlanBody, RehearsalBody, ReportBody, SandboxesBody, drift, offline, validation,
+    InitBody, OutliersBody, PlanBody, RehearsalBody, ReportBody, SandboxesBody, UndoRefusalBody, drift, offline,
+    validation,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -20,6 +21,7 @@ const RESULT_SCHEMAS: &[(&str, BodySchema)] = &[
     ("plan", body_schema::<PlanBody<'_>>),
     ("images", body_schema::<ImagesBody<'_>>),
     ("report", body_schema::<ReportBody<'_>>),
+    ("undo_refusal", body_schema::<UndoRefusalBody<'_>>),
     ("rehearsal", body_schema::<RehearsalBody<'_>>),
     ("facts", body_schema::<FactsBody<'_>>),
     ("outliers", body_schema::<OutliersBody<'_>>),

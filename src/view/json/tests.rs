@@ -43,6 +43,30 @@ fn report_json_lists_each_step() {
 }
 
 #[test]
+fn report_json_says_why_the_run_has_no_history() {
+    let report = sample::rich_report();
+    let why = crate::model::UntrustedText::from("state folder `/s` is not writable: No space left on device");
+    let write = |why| render_json(|out| JsonWriter.write_apply_report(&report, why, report.exit_code(), out)).1;
+    assert_eq!(write(Some(&why))["no_history"], why.raw());
+    assert!(write(None).get("no_history").is_none());
+}
+
+#[test]
+fn refused_undo_json_lists_each_change() {
+    let refused = [crate::engine::UndoRefusal {
+        host: sample::host("a"),
+        step: Some(crate::model::StepId::new("r", "dir")),
+        why: "the step is gone".to_owned(),
+    }];
+    let list = UndoRefusalList { run: "20261121T093015-4f2a", refused: &refused };
+    let (_, value) = render_json(|out| JsonWriter.write_undo_refusal(&list, ExitCode::HostsFailed, out));
+    assert_eq!(value["result"], "undo_refusal");
+    assert_eq!(value["exit"]["code"], 3);
+    let change = serde_json::json!({"host": "a", "step": {"recipe": "r", "step": "dir"}, "why": "the step is gone"});
+    assert_eq!(value["refusal"], serde_json::json!({"run": "20261121T093015-4f2a", "changes": [change]}));
+}
+
+#[test]
 fn facts_json_has_a_value_or_a_reason() {
     let mut seen = ObservedHost::from_observation(&sample::host("a"), Default::default(), 1);
     seen.facts.0.insert("kernel".into(), Ok("6.1".into()));

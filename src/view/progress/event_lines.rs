@@ -112,7 +112,7 @@ pub fn event_line(event: &Event) -> Option<ProgressLine> {
         Event::Stopping { in_flight } => ProgressLine::new(Quiet, stopping_line(in_flight)),
         Event::Detached { in_flight } => ProgressLine::new(Quiet, detached_line(in_flight)),
         Event::NoHistory { why } => {
-            ProgressLine::new(Normal, format!("no history for this run: {}", format_untrusted(why)))
+            ProgressLine::new(Quiet, format!("no history for this run: {}", format_untrusted(why)))
         }
         Event::RecordsMoved { host, object } => {
             ProgressLine::new(Normal, prefix_host(host, &format!("moved {}", format_untrusted(object))))

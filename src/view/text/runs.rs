@@ -61,6 +61,9 @@ fn run_info_cells(info: &RunInfo) -> [String; 5] {
     [cell(&info.run), cell(&began.replace('T', " ")), cell(&info.verb), by, cell(&info.cluster)]
 }
 
+/// The result of a run whose state folder could not be written.
+const UNRECORDED: &str = "no records: its hosts and results are unknown";
+
 fn format_result(run: &PastRun) -> String {
     let outcomes: Vec<_> =
         HostOutcome::ALL.iter().map(|outcome| (run.report.count_hosts(*outcome), outcome.name())).collect();
@@ -75,6 +78,7 @@ fn format_result(run: &PastRun) -> String {
     match (run.finished, run.active) {
         (true, _) => format!("exit {}, {hosts}", exit.code()),
         (false, true) => format!("in progress, {hosts}"),
+        (false, false) if run.is_unrecorded() => UNRECORDED.to_owned(),
         (false, false) => format!("not finished, {hosts}"),
     }
 }
@@ -85,6 +89,10 @@ pub fn write_run(text: &TextWriter, run: &PastRun, out: &mut dyn Write) -> io::R
     writeln!(out, "{}  {verb} of {cluster}, started {began} UTC, by {by}\n", paint(HEAD, id))?;
     if run.finished {
         return super::report::write_report(text, &run.report, run.report.exit_code(), out);
+    }
+    if run.is_unrecorded() {
+        let why = "nothing was written after its directory was created; the file system may have been full";
+        return writeln!(out, "{}; {why}", paint(CHANGE, UNRECORDED));
     }
     super::shared_lines::write_simulated(&run.report.simulated, out)?;
     super::problems::write_problems(&run.report, out)?;

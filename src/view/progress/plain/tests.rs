@@ -120,6 +120,7 @@ fn all_events() -> Vec<Event> {
         Event::HostFinished { host: node(), outcome: HostOutcome::Failed, reason: untrusted_text("1 step failed") },
         Event::BudgetSpent { failed: 2, allowed: 1, canary: None },
         Event::BudgetSpent { failed: 1, allowed: 0, canary: Some(node()) },
+        Event::NoHistory { why: untrusted_text("state folder `/s` is not writable: No space left on device") },
         Event::Stopping { in_flight: flight() },
         Event::Stopping { in_flight: vec![] },
         Event::Detached { in_flight: flight() },
