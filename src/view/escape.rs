@@ -22,15 +22,19 @@ pub fn escape_block(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
     text.trim_end_matches('\n').split('\n').map(escape_block_line)
 }
 
-/// Escapes `text` for a single line, cut after `limit` characters, with the number of omitted characters.
+/// The longest rest that is printed instead of the note about it, which is not shorter.
+const SHORT_REST: usize = 24;
+
+/// Escapes `text` for a single line, cut after `limit` characters, with the number of omitted characters. A rest that is
+/// no longer than the note about it is not cut.
 pub fn escape_truncated(text: &str, limit: usize) -> String {
     let masked = mask_secrets(text);
     match masked.char_indices().nth(limit) {
-        None => escape_line(&masked).into_owned(),
-        Some((cut, _)) => {
+        Some((cut, _)) if masked[cut..].chars().nth(SHORT_REST).is_some() => {
             let left_out = masked[cut..].chars().count();
             format!("{}… ({left_out} more characters)", escape_line(&masked[..cut]))
         }
+        _ => escape_line(&masked).into_owned(),
     }
 }
 
@@ -167,12 +171,16 @@ pub(crate) mod tests {
         assert_eq!(escape_cut_at_word("abc: def ghi", 12), "abc: def ghi");
         assert_eq!(escape_cut_at_word("abc: def ghi", 10), "abc: def …");
         assert_eq!(escape_cut_at_word("abc: def ghi", 7), "abc …");
-        assert_eq!(escape_truncated("ab\ndef", 3), "ab\\n… (3 more characters)");
+        let rest = "d".repeat(25);
+        assert_eq!(escape_truncated(&format!("ab\n{rest}"), 3), "ab\\n… (25 more characters)");
+        let short = &rest[1..];
+        assert_eq!(escape_truncated(&format!("ab\n{short}"), 3), format!("ab\\n{short}"), "the note is as long");
     }
 
     #[test]
     fn truncation_never_splits_a_secret_placeholder() {
-        assert_eq!(escape_truncated("x\u{e000}forge-secret:pw\u{e001}", 4), "x(se… (8 more characters)");
+        let text = format!("x\u{e000}forge-secret:pw\u{e001}{}", "y".repeat(20));
+        assert_eq!(escape_truncated(&text, 4), "x(se… (28 more characters)");
     }
 
     #[test]

@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(code_span("a", 9), "` a `");
         assert_eq!(code_span("`a``b", 9), "``` `a``b ```");
         assert_eq!(code_span("a\n\u{1b}", 9), "` a\\n\\x1b `");
-        assert_eq!(code_span("abc", 1), "` a… (2 more characters) `");
+        assert_eq!(code_span(&"abc".repeat(9), 1), "` a… (26 more characters) `");
         assert_eq!(code_span("", 9), "(empty)");
     }
 
