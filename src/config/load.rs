@@ -337,8 +337,9 @@ pub(super) fn check_recipes(
     let vars: BTreeSet<String> = resolved.hosts.values().flat_map(|host| host.vars.keys().cloned()).collect();
     let mut diags = DiagList::default();
     let built_in = cx.options.embedded;
+    let (groups, sources) = (&resolved.groups, &cx.sources);
     let world =
-        TemplateChecker { library, built_in, vars: &vars, programs, sources: &cx.sources, broken: Default::default() };
+        TemplateChecker { library, built_in, vars: &vars, groups, programs, sources, broken: Default::default() };
     library.values().for_each(|recipe| world.check_recipe(recipe, &mut diags));
     for (_, node) in resolved.entries.iter().flat_map(|entry| &entry.raw.with) {
         world.check_tree(node, TemplateLocation::Entry, &mut diags);
@@ -418,24 +419,33 @@ fn expand_without_facts(project: &Project, broken: &HashSet<Span>, diags: &mut D
         // Missing and invalid parameters are already reported; errors that result from them are not.
         let whole: Vec<_> = own.iter().filter(|own| own.params.len() == own.recipe.params.len()).cloned().collect();
         let checks = DeclarationChecks { expander: &expander, host, broken, known: &known };
-        whole.iter().for_each(|instance| checks.check_rules(instance, diags));
-        if claims.was_checked(&expander, &whole) {
-            continue;
-        }
-        whole.iter().for_each(|instance| checks.check_verifications(instance, diags));
-        let mut turns = Vec::new();
-        for (instance, step) in whole.iter().flat_map(|own| own.recipe.steps.iter().map(move |step| (own, step))) {
-            let expanded = expander.expand_step(host, instance, step, &known);
-            let is_broken = is_broken_step(step, broken);
-            checks.check_export_scripts(instance, step, diags);
-            for turn in expanded.iter() {
-                report_step_mistakes(turn, instance, (step, is_broken), &mut written, diags);
-                checks.check_effective((instance, step), turn, diags);
+        let mut own_diags = DiagList::default();
+        whole.iter().for_each(|instance| checks.check_rules(instance, &mut own_diags));
+        let has_bad_values = whole.len() < own.len() || own_diags.0.iter().any(is_failed_rule);
+        if !claims.was_checked(&expander, &whole) {
+            whole.iter().for_each(|instance| checks.check_verifications(instance, &mut own_diags));
+            let mut turns = Vec::new();
+            for (instance, step) in whole.iter().flat_map(|own| own.recipe.steps.iter().map(move |step| (own, step))) {
+                let expanded = expander.expand_step(host, instance, step, &known);
+                let is_broken = is_broken_step(step, broken);
+                checks.check_export_scripts(instance, step, &mut own_diags);
+                for turn in expanded.iter() {
+                    report_step_mistakes(turn, instance, (step, is_broken), &mut written, &mut own_diags);
+                    checks.check_effective((instance, step), turn, &mut own_diags);
+                }
+                turns.push((step, expanded));
             }
-            turns.push((step, expanded));
+            claims.check_host(host, &turns, &mut own_diags);
         }
-        claims.check_host(host, &turns, diags);
+        // A recipe that reads the rejected value of another one finds no parameter, or no row of a table. Misspelled
+        // names of parameters are found before, in the text.
+        let is_consequence = |diag: &Diag| has_bad_values && diag.code == DiagCode::UnknownName;
+        diags.0.extend(own_diags.0.into_iter().filter(|diag| !is_consequence(diag)));
     }
+}
+
+fn is_failed_rule(diag: &Diag) -> bool {
+    diag.code == DiagCode::RuleFailed && diag.severity == DiagSeverity::Error
 }
 
 /// Reports whether the check of templates found an error in a step.

@@ -7,8 +7,9 @@ use super::tree_render::{build_template_diag, locate_range};
 use super::{
     Recipe, RecipeStep, RecipeVerification, SourceExpr, StackUse, VerifyTarget, YamlData, YamlKey, YamlNode, scalar,
 };
-use crate::diag::{Diag, DiagCode, DiagList, SourceMap, Span};
+use crate::diag::{Diag, DiagCode, DiagList, SourceMap, Span, did_you_mean};
 use crate::facts::FactShape;
+use crate::model::HostName;
 use indexmap::IndexMap;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashSet};
@@ -21,6 +22,8 @@ pub(super) struct TemplateChecker<'w> {
     pub built_in: &'w [(&'w str, &'w str)],
     /// Variables of all hosts and groups.
     pub vars: &'w BTreeSet<String>,
+    /// Groups of the inventory.
+    pub groups: &'w IndexMap<String, Vec<HostName>>,
     pub programs: &'w ProgramCache,
     pub sources: &'w SourceMap,
     /// Places of templates with errors. They are not run: that would only repeat the errors.
@@ -160,12 +163,12 @@ impl TemplateChecker<'_> {
         at: TemplateLocation<'_>,
         diags: &mut DiagList,
     ) {
-        let before = diags.0.len();
+        let before = diags.count_errors();
         match program.as_ref() {
             Ok(program) => self.check_names(program, source, span, at, diags),
             Err(error) => diags.push(build_template_diag(error, source, span, self.sources)),
         }
-        if diags.0.len() > before {
+        if diags.count_errors() > before {
             self.broken.borrow_mut().insert(span);
         }
     }
@@ -182,11 +185,25 @@ impl TemplateChecker<'_> {
             .name_errors()
             .iter()
             .for_each(|error| diags.push(build_template_diag(error, source, span, self.sources)));
+        for (name, range) in program.read_groups() {
+            if let Some(near) = self.find_meant_group(name) {
+                let diag = Diag::warning(DiagCode::UnknownName, format!("the inventory has no group `{name}`"));
+                let diag = diag.with_span(locate_range(range, source, span, self.sources));
+                diags.push(diag.hint(format!("did you mean `{near}`?")));
+            }
+        }
         for read in program.reads() {
             if let Some(diag) = self.check_read(read, at) {
                 diags.push(diag.with_span(locate_range(&read.range, source, span, self.sources)));
             }
         }
+    }
+
+    /// Returns the group that is meant by a name that no group has. A recipe may ask for groups that only other
+    /// inventories have: a name that resembles none is no error.
+    fn find_meant_group(&self, name: &str) -> Option<&str> {
+        let names = || self.groups.keys().map(String::as_str).chain(["all"]);
+        did_you_mean(name, names()).filter(|_| names().all(|known| known != name))
     }
 
     /// Returns the error of one path, without its place.

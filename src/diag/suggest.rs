@@ -3,6 +3,9 @@
 /// Maximum length in bytes of a name that gets suggestions.
 const MAX_TYPED: usize = 100;
 
+/// Maximum number of names that a suggestion lists because they begin with the typed one.
+const MAX_LONGER: usize = 3;
+
 /// Returns the nearest of `known` to `typed`, if it is near enough to be a typing error.
 pub fn did_you_mean<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // In a short name, a different letter is a different name.
@@ -34,8 +37,27 @@ pub(super) fn format_name_hint<'a>(typed: &str, known: impl IntoIterator<Item = 
     const FEW: usize = 24;
     let known: Vec<&str> = known.into_iter().collect();
     if let Some(near) = did_you_mean(typed, known.iter().copied()) {
-        return Some(format!("did you mean `{near}`?"));
+        // A name that was cut short is meant more likely than another one of the same length.
+        let longer: Vec<String> =
+            known.iter().filter(|name| name.starts_with(typed)).map(|name| format!("`{name}`")).collect();
+        return Some(match near.starts_with(typed) || longer.is_empty() || longer.len() > MAX_LONGER {
+            true => format!("did you mean `{near}`?"),
+            false => format!("did you mean {}?", longer.join(" or ")),
+        });
     }
     let listed = known.iter().map(|k| format!("`{k}`")).collect::<Vec<_>>().join(", ");
     (!known.is_empty() && known.len() <= FEW).then(|| format!("expected one of: {listed}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_that_was_cut_short_is_completed() {
+        let known = ["a100x8", "h100-pcie", "h100x8-ndr", "h100x8-roce"];
+        let hint = |typed| format_name_hint(typed, known).unwrap();
+        assert_eq!(hint("h100x8"), "did you mean `h100x8-ndr` or `h100x8-roce`?");
+        assert_eq!(hint("a100x9"), "did you mean `a100x8`?");
+    }
 }

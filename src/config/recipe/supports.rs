@@ -3,8 +3,32 @@
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{RecipeRule, SourceExpr, YamlKey, YamlNode};
-use crate::diag::{Diag, DiagCode, Span};
+use crate::diag::{Diag, DiagCode, Span, did_you_mean};
 use crate::model::BlockClass;
+
+/// `ID` of common distributions, for which a similar id is a typing error.
+const COMMON_IDS: [&str; 20] = [
+    "almalinux",
+    "amzn",
+    "arch",
+    "azurelinux",
+    "centos",
+    "debian",
+    "devuan",
+    "fedora",
+    "linuxmint",
+    "nixos",
+    "ol",
+    "opensuse-leap",
+    "opensuse-tumbleweed",
+    "pop",
+    "raspbian",
+    "rhel",
+    "rocky",
+    "sled",
+    "sles",
+    "ubuntu",
+];
 
 /// A distribution and its releases; none means every release.
 struct SupportedSystem {
@@ -26,6 +50,12 @@ fn read_system(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -> Opti
     {
         let diag = Diag::error(DiagCode::BadValue, format!("`{}` is not the id of a distribution", key.text));
         cx.push_diag(diag.with_span(key.span).hint("use `ID` of `/etc/os-release`: `{ ubuntu: [\"22.04\"] }`"));
+        return None;
+    }
+    // Any other id is valid: the list is not complete.
+    if let Some(near) = did_you_mean(&key.text, COMMON_IDS).filter(|_| !COMMON_IDS.contains(&key.text.as_str())) {
+        let diag = Diag::error(DiagCode::BadValue, format!("`{}` is not the id of a distribution", key.text));
+        cx.push_diag(diag.with_span(key.span).hint(format!("did you mean `{near}`?")));
         return None;
     }
     let mut releases = Vec::new();

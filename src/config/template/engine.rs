@@ -148,6 +148,11 @@ impl TemplateProgram {
         &self.look.reads
     }
 
+    /// Returns the literal names that the program looks up in `host.groups`, with their byte range.
+    pub fn read_groups(&self) -> &[(String, Range<usize>)] {
+        &self.look.groups
+    }
+
     /// Returns errors in names of roots, filters, tests and functions.
     pub fn name_errors(&self) -> &[TemplateError] {
         &self.look.errors
@@ -391,6 +396,7 @@ fn find_inner_expression(source: &str) -> Option<(Range<usize>, &str)> {
 fn shift_ranges(mut look: TemplateScan, offset: usize) -> TemplateScan {
     let shift = |range: &mut Range<usize>| *range = range.start + offset..range.end + offset;
     look.reads.iter_mut().for_each(|read| shift(&mut read.range));
+    look.groups.iter_mut().for_each(|(_, range)| shift(range));
     look.errors.iter_mut().filter_map(|error| error.range.as_mut()).for_each(shift);
     look
 }

@@ -81,6 +81,8 @@ pub(in crate::config) struct TemplateRead {
 pub(super) struct TemplateScan {
     pub reads: Vec<TemplateRead>,
     pub errors: Vec<TemplateError>,
+    /// Literal names that it looks up in `host.groups`, with their byte range.
+    pub groups: Vec<(String, Range<usize>)>,
     /// Whether it evaluates each element of a list.
     pub maps: bool,
     /// Whether it handles a missing name somewhere.
@@ -210,10 +212,12 @@ impl TemplateScanner {
                     self.look.refused.get_or_insert(error);
                     return;
                 }
+                self.note_group(&op.left, &op.right);
                 self.scan_expression(&op.left, false);
                 self.scan_expression(&op.right, false);
             }
             Expr::Compare(compare) => {
+                compare.ops.iter().for_each(|op| self.note_group(&compare.expr, &op.expr));
                 self.scan_expression(&compare.expr, false);
                 compare.ops.iter().for_each(|op| self.scan_expression(&op.expr, false));
             }
@@ -233,6 +237,16 @@ impl TemplateScanner {
             Expr::List(list) => list.items.iter().for_each(|item| self.scan_expression(item, false)),
             Expr::Tuple(tuple) => tuple.items.iter().for_each(|item| self.scan_expression(item, false)),
             Expr::Map(map) => map.keys.iter().chain(&map.values).for_each(|part| self.scan_expression(part, false)),
+        }
+    }
+
+    /// Notes the name of `"web" in host.groups`.
+    fn note_group(&mut self, item: &Expr<'_>, list: &Expr<'_>) {
+        if let (Expr::Const(name), Some(("host", path, _))) = (item, split_path(list))
+            && let (Some(name), ["groups"]) =
+                (name.value.as_str(), &path.iter().map(String::as_str).collect::<Vec<_>>()[..])
+        {
+            self.look.groups.push((name.to_owned(), expression_range(item)));
         }
     }
 
