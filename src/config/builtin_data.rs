@@ -91,6 +91,7 @@ const BUILTIN_TABLES: &[(&str, &str)] = files!("recipes/data":
     "gpudirect",
     "kubeadm-images",
     "kubernetes",
+    "mig-profiles",
     "network-operator",
     "ofed-lines",
     "slow-causes",

@@ -133,7 +133,9 @@ case "$*" in
 '-mig 1') sed -i s/Disabled/Enabled/ ROOT/modes; echo "$2" >>ROOT/mode-set ;;
 'mig -i '*' -dci') [ -s "ROOT/gpus/$3" ] || { echo 'No compute instances found: Not Found'; exit 6; } ;;
 'mig -i '*' -dgi') [ -s "ROOT/gpus/$3" ] || { echo 'No GPU instances found: Not Found'; exit 6; }; : >"ROOT/gpus/$3" ;;
-'mig -i '*' -cgi '*' -C') echo "$3" >>ROOT/created; echo "$5" | tr , ' ' >"ROOT/gpus/$3" ;;
+'mig -i '*' -cgi '*' -C')
+  [ ! -e ROOT/refused ] || { cat ROOT/refused; exit 15; }
+  echo "$3" >>ROOT/created; echo "$5" | tr , ' ' >"ROOT/gpus/$3" ;;
 *) exit 2 ;;
 esac"#;
 
@@ -164,6 +166,10 @@ fn instances_are_created_on_gpus_that_have_others() {
     assert_eq!(run(&host, &program).0, 0);
     assert_eq!(host.read("created"), "1\n2\n", "nothing is created again");
     assert_eq!(host.read("mode-set"), "1\n", "the mode is set where a reboot ended it, and once");
+    host.write("refused", "Unable to create a GPU instance on GPU  1 using profile 9: Insufficient Resources\n");
+    host.write("gpus/1", "");
+    let said = host.read("refused") + "GPU 1: the instances 3g.40gb, 2g.20gb, 1g.10gb cannot be created\n";
+    assert_eq!(run(&host, &program), (1, said), "what was not there to destroy is not reported");
     host.remove("sys/module/nvidia/version");
     assert_eq!(run(&host, check), (2, "the driver is not loaded\n".to_owned()));
 }
