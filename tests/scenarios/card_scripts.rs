@@ -1,4 +1,4 @@
-//! The scripts of the recipes `nic-firmware`, `mig`, `gdrcopy` and `gds`, run over a file tree that replaces a host's `/sys`, with programs
+//! The scripts of the recipes `nic-firmware`, `mig`, `mlnx-ofed`, `gdrcopy` and `gds`, run over a file tree that replaces a host's `/sys`, with programs
 //! in place of the vendor's tools. Their output has the form of published recordings: `mstflint q` from the tests of
 //! openstack/ironic-python-agent and the source of Mellanox/mstflint (`FW Version(Running)` appears until the reset),
 //! `mstconfig query` from NVIDIA's documentation of mstconfig, `nvidia-smi -L` from an A100 with seven instances.
@@ -172,6 +172,41 @@ fn instances_are_created_on_gpus_that_have_others() {
     assert_eq!(run(&host, &program), (1, said), "what was not there to destroy is not reported");
     host.remove("sys/module/nvidia/version");
     assert_eq!(run(&host, check), (2, "the driver is not loaded\n".to_owned()));
+}
+
+/// Runs the check of an archive of MLNX_OFED that contains 24.10-0.7.0.0, or of none.
+fn check_archive(host: &ScriptHost, version: &str, digest: &str) -> (i32, String) {
+    let archive = json!({ "path": "/srv/ofed.tgz", "sha256": digest });
+    let case = json!({ "host": "h100-bare", "with": { "version": version, "archive": archive } });
+    let (_, command) = rendered("mlnx-ofed", &case, "archive on the host");
+    run(host, script(&command, "/check/check"))
+}
+
+#[test]
+fn archive_of_the_stack_is_compared_before_the_window() {
+    let host = ScriptHost::new(&["/srv/"]);
+    host.add_program("ofed_info", "cat ROOT/installed");
+    host.add_program("modinfo", "cat ROOT/module");
+    let zeros = "0".repeat(64);
+    host.write("srv/MLNX_OFED_LINUX-24.10-0.7.0.0-debian12-x86_64/mlnxofedinstall", "");
+    host.write("installed", "MLNX_OFED_LINUX-23.10-0.5.5.0:\n");
+    host.write("module", "/lib/modules/6.1.0/updates/dkms/mlx5_core.ko\n");
+    let (status, said) = check_archive(&host, "24.10-0.7.0.0", &zeros);
+    assert_eq!(status, 3);
+    assert!(said.contains("ofed.tgz does not exist"), "{said}");
+    let pack = "cd /srv/ && tar -czf ofed.tgz MLNX_OFED_LINUX-* && sha256sum <ofed.tgz";
+    let digest = host.run(pack).stdout[..64].to_owned();
+    let (status, said) = check_archive(&host, "24.10-0.7.0.0", &zeros);
+    assert_eq!(status, 3);
+    assert!(said.ends_with(&format!("has SHA-256 {digest}, but another one is declared\n")), "{said}");
+    assert_eq!(check_archive(&host, "24.10-0.7.0.0", &digest), (0, String::new()));
+    let (status, said) = check_archive(&host, "24.10-1.1.4.0", &digest);
+    assert_eq!(status, 3);
+    let both = "contains MLNX_OFED_LINUX-24.10-0.7.0.0-debian12-x86_64, but version 24.10-1.1.4.0 is declared\n";
+    assert!(said.ends_with(both), "{said}");
+    assert_eq!(check_archive(&host, "23.10-0.5.5.0", &zeros), (0, String::new()), "it is installed: nothing is read");
+    host.write("module", "/lib/modules/6.1.0/kernel/drivers/net/ethernet/mellanox/mlx5/core/mlx5_core.ko\n");
+    assert_eq!(check_archive(&host, "23.10-0.5.5.0", &zeros).0, 3, "its modules are not there for this kernel");
 }
 
 const DKMS: &str = r#"case $1 in

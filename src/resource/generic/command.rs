@@ -1,7 +1,12 @@
 //! `command`: a check, and a command that runs if the check fails.
 
+mod run_script;
+
+use self::run_script::{ENTER, RUN};
 use crate::diag::{Diag, DiagCode};
-use crate::model::{DisruptionClass, GuardEffect, SecretStore, StepVerdict, UndoDeclaration, UndoEffect, Value};
+use crate::model::{
+    BlockClass, DisruptionClass, GuardEffect, SecretStore, StepVerdict, UndoDeclaration, UndoEffect, Value,
+};
 use crate::probe::{CheckProbe, Observation, PathState, Probe, ProbeOutput, UnansweredReason};
 use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::shell;
@@ -23,8 +28,9 @@ pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
 Use it if no other kind fits. All scripts are POSIX shell, run by `sh` with stdin closed, `LC_ALL=C` and umask 022.
 
 **`check` decides.** It must be read-only: it runs in every plan, and again right before and after the change. Exit code
-0 means that the desired state is reached, 1 (or a code in `check_not`) means that it is not. With any other exit code
-the step is `unknown`, as with `grep -q TEXT FILE` if the file is missing: begin with `test -e FILE &&`. `creates: PATH`
+0 means that the desired state is reached, 1 (or a code in `check_not`) means that it is not. With a code in
+`check_blocked` the step is blocked: `apply` cannot help on this host, and the last line of the check's standard error
+says why; a removal takes such a code for 1. With any other exit code the step is `unknown`, as with `grep -q TEXT FILE` if the file is missing: begin with `test -e FILE &&`. `creates: PATH`
 is the short form: the desired state is reached if the path exists. A command without either is rejected, because forge
 could not detect whether it needs to run; so is a `check`, `verify` or `removed` that is empty or only a comment. An
 unchanged step reports `check reports the desired state`.
@@ -72,6 +78,11 @@ const FIELDS: &[FieldSpec] = &[
         FieldType::List(&FieldType::Int { min: 1, max: 255 }),
         "Additional exit codes of `check` that mean that the desired state is not reached.",
     ),
+    FieldSpec::optional(
+        "check_blocked",
+        FieldType::List(&FieldType::Int { min: 2, max: 125 }),
+        "Exit codes of `check` that mean that the desired state cannot be reached on this host: the step is blocked.",
+    ),
     FieldSpec::optional("apply", FieldType::Text, "Script that establishes the desired state."),
     FieldSpec::optional("verify", FieldType::Text, "Read-only script. Must exit 0 for the step to pass."),
     FieldSpec::optional("remove", FieldType::Text, "Script that undoes `apply`, for removal."),
@@ -111,6 +122,7 @@ const TITLE_LENGTH: usize = 60;
 struct CommandResource {
     check: CommandCheck,
     check_not: Vec<i64>,
+    check_blocked: Vec<i64>,
     apply: String,
     verify: Option<String>,
     remove: Option<String>,
@@ -137,6 +149,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let command = CommandResource {
         check: parse_check(fields)?,
         check_not: fields.get_int_list("check_not").unwrap_or_default(),
+        check_blocked: fields.get_int_list("check_blocked").unwrap_or_default(),
         apply: match (apply, absent) {
             (Some(apply), _) => apply,
             (None, true) => String::new(),
@@ -214,6 +227,8 @@ fn parse_images(text: &str) -> Result<Vec<(String, String)>, Diag> {
 enum CommandCheckResult {
     Holds(&'static str),
     Not(String),
+    /// The script reports that `apply` cannot help, for this reason.
+    Blocked(String),
     /// The script ran, but its exit code is not an answer.
     Undecided(UnansweredReason),
 }
@@ -282,6 +297,15 @@ impl CommandResource {
             status if status == 1 || self.check_not.contains(&i64::from(status)) => {
                 Ok(CommandCheckResult::Not(format!("{part} exited with {status}")))
             }
+            status if part == "check" && self.check_blocked.contains(&i64::from(status)) => {
+                Ok(match (last_line(output.stderr.raw()), self.absent) {
+                    (_, true) => CommandCheckResult::Not(format!("{part} exited with {status}")),
+                    (said, false) if said.is_empty() => {
+                        CommandCheckResult::Blocked(format!("{part} exited with {status}"))
+                    }
+                    (said, false) => CommandCheckResult::Blocked(said),
+                })
+            }
             status => {
                 let why = UnansweredReason::new(format!("{part} could not be evaluated: it exited with {status}"))
                     .with_message(last_line(output.stderr.raw()));
@@ -297,6 +321,7 @@ impl CommandResource {
         let (holds, why) = match found {
             CommandCheckResult::Holds(why) => (true, why.to_owned()),
             CommandCheckResult::Not(why) => (false, why),
+            CommandCheckResult::Blocked(why) => return self.assess_blocked(why, cx),
             CommandCheckResult::Undecided(unknown) => return self.assess_undecided(&unknown, cx),
         };
         // With which status a check fails makes no difference to the action.
@@ -310,6 +335,14 @@ impl CommandResource {
         match cx.predicted.is_some_and(|p| p.after.is_some()) {
             true => judgement.mark_predicted(),
             false => judgement,
+        }
+    }
+
+    /// Evaluates a check that reports that `apply` cannot help. An earlier step may remove what stands against it.
+    fn assess_blocked(&self, why: String, cx: &AssessmentContext<'_>) -> Assessment<CommandDiff> {
+        match cx.predicted.and_then(|p| p.after.as_deref()) {
+            None => Assessment::blocked(BlockClass::Host, why, json!({ "check": "blocked" })),
+            Some(_) => self.assess_unknown(&UnansweredReason::new(why), cx),
         }
     }
 
@@ -359,7 +392,8 @@ impl CommandResource {
         let env: serde_json::Map<String, Value> =
             self.env.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
         let mut fields = json!({
-            "check": check, "creates": creates, "check_not": self.check_not, "apply": self.apply,
+            "check": check, "creates": creates, "check_not": self.check_not,
+            "check_blocked": self.check_blocked, "apply": self.apply,
             "verify": self.verify, "remove": self.remove, "removed": self.removed, "user": self.user,
             "cwd": self.cwd, "env": env, "timeout": self.timeout, "check_timeout": self.check_timeout,
         });
@@ -427,35 +461,6 @@ impl ResourceDiff for CommandDiff {
 fn last_line(text: &str) -> String {
     text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned()
 }
-
-const ENTER: &str = r#"
-script=$1 cwd=$2 user=$3 limit=$4
-cd -- "$cwd" || fail "cannot enter $cwd"
-HOME=/root USER=root LOGNAME=root SHELL=/bin/sh
-if [ -n "$user" ]; then
-  account=$(getent passwd -- "$user") || fail "user $user does not exist"
-  SHELL=${account##*:} HOME=${account%:*}
-  HOME=${HOME##*:} USER=$user LOGNAME=$user
-fi
-export HOME USER LOGNAME SHELL
-"#;
-
-/// The script is passed in the environment, which only its user can read: every user on the host can read arguments,
-/// and the script may contain a secret.
-///
-/// `timeout` is the outermost program, so that it ends all processes below it. `setpriv`, which the checks use as well,
-/// opens no login session, so the host's logs stay free of session entries.
-const RUN: &str = r#"export FORGE_RUN="$script"
-set -- sh -c 'c=$FORGE_RUN; unset FORGE_RUN; eval "$c"'
-if [ -n "$user" ]; then
-  set -- setpriv --reuid="$user" --regid="$(id -g -- "$user")" --init-groups "$@"
-fi
-if [ -n "$limit" ]; then set -- timeout -k 10 "$limit" "$@"; fi
-"$@" </dev/null
-status=$?
-if [ -n "$limit" ] && [ "$status" -eq 124 ]; then fail "the command was stopped after $limit s"; fi
-exit "$status"
-"#;
 
 const EXPLAIN: &[(&str, &str)] = &[
     ("not found", "a program is missing on the host: add a `package` step that installs it before this one"),
