@@ -60,7 +60,11 @@ unpacked again.
 };
 
 const FIELDS: &[FieldSpec] = &[
-    FieldSpec::required("into", FieldType::Path, "Directory that holds the members and nothing else."),
+    FieldSpec::required(
+        "into",
+        FieldType::Path,
+        "Directory of the archive, replaced as a whole; other entries in it are not detected, and lost when it is unpacked again.",
+    ),
     FieldSpec::optional("source", FieldType::LocalFile, "Archive in the inventory's tree. Excludes `path`."),
     FieldSpec::optional("path", FieldType::Path, "Archive on the host. Excludes `source`."),
     FieldSpec::optional("sha256", FieldType::Line, "Expected SHA-256 of the archive, in hex."),
