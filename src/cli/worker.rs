@@ -8,8 +8,8 @@ use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
 use crate::config::StepFilter;
 use crate::diag::{DiagList, DiagSeverity};
 use crate::engine::{
-    Event, HostReport, ObservationKind, ShardPlan, StartOrder, WORKER_VERSION, WorkerJob, WorkerMessage, WorkerOrder,
-    WorkerRole, WorkerTask,
+    AnswerInbox, Event, HostNews, HostReport, ObservationKind, ShardPlan, StartOrder, WORKER_VERSION, WorkerJob,
+    WorkerMessage, WorkerOrder, WorkerRole, WorkerTask,
 };
 use crate::model::{ExitCode, HostName};
 use crate::plan::PlanPolicy;
@@ -204,6 +204,7 @@ impl MessageWriter {
 struct OrderReader<B: Backend> {
     orders: tokio::sync::Mutex<mpsc::UnboundedReceiver<WorkerOrder>>,
     start: StartOrder,
+    inbox: AnswerInbox,
     cancel: B::Cancel,
 }
 
@@ -231,7 +232,12 @@ impl<B: Backend> OrderReader<B> {
                 });
             }
         }
-        Self { orders: tokio::sync::Mutex::new(orders), start: StartOrder::default(), cancel: B::Cancel::default() }
+        Self {
+            orders: tokio::sync::Mutex::new(orders),
+            start: StartOrder::default(),
+            inbox: AnswerInbox::default(),
+            cancel: B::Cancel::default(),
+        }
     }
 
     /// Waits for the order to begin. Returns whether it came, rather than the end of the orders or one to stop.
@@ -241,6 +247,7 @@ impl<B: Backend> OrderReader<B> {
             match orders.recv().await {
                 Some(WorkerOrder::Begin) => return true,
                 Some(WorkerOrder::HoldBack { why }) => self.start.hold_back(why),
+                Some(WorkerOrder::Answer { host, answer }) => self.inbox.deliver_answer(host, answer),
                 Some(WorkerOrder::Alive) => {}
                 Some(WorkerOrder::Stop) | None => return false,
             }
@@ -260,6 +267,7 @@ impl<B: Backend> OrderReader<B> {
             match orders.recv().await {
                 Some(WorkerOrder::Begin | WorkerOrder::Alive) => {}
                 Some(WorkerOrder::HoldBack { why }) => self.start.hold_back(why),
+                Some(WorkerOrder::Answer { host, answer }) => self.inbox.deliver_answer(host, answer),
                 Some(WorkerOrder::Stop) => backend.request_stop(&self.cancel),
                 None => {
                     backend.request_stop(&self.cancel);
@@ -362,8 +370,13 @@ impl<B: Backend> TaskRun<'_, B> {
             sent.lock().unwrap_or_else(PoisonError::into_inner).insert(report.host.clone());
             hand_over_report(&store, &output, report, down);
         };
-        let role = WorkerRole::new(self.task.run.clone(), failed, self.orders.start.clone(), hand_over)
-            .after_workers(self.task.replaced);
+        let output = self.output.clone();
+        let tell = move |host: &HostName, news: HostNews| {
+            output.write_message(&WorkerMessage::News { host: host.clone(), news });
+        };
+        let role = WorkerRole::new(self.task.run.clone(), failed, self.orders.start.clone(), hand_over, tell)
+            .after_workers(self.task.replaced)
+            .with_inbox(self.orders.inbox.clone());
         let mut settings = self.cx.settings.clone();
         settings.worker = Some(Arc::new(role));
         settings

@@ -15,7 +15,8 @@ use super::run_state::{SharedRunState, SharedValues};
 use super::step_limiter::StepLimiter;
 use super::work_times::WorkTimes;
 use crate::config::{Project, StepExpander};
-use crate::model::{HostName, StepPhase};
+use crate::graph::StepIndex;
+use crate::model::{HostName, StepId, StepPhase};
 use crate::plan::{CrossHostEdges, HostPlan, ObservedHost, Plan, StepTable};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -38,15 +39,22 @@ pub async fn apply(
     cancel: &CancelSignal,
 ) -> RunReport {
     let hosts_change = plan.hosts.iter().any(|host| host.has_changes() && !host.host.is_cluster());
-    apply_part(project, plan, hosts_change, observed, options, events, cancel).await
+    apply_part(project, plan, RunPart { hosts_change, board: None }, observed, options, events, cancel).await
 }
 
-/// Like [`apply`], for the part of a run that concerns the hosts of `plan`. `hosts_change`: any host changes in the whole
-/// run.
+/// What a part of a run takes from the whole run.
+pub(super) struct RunPart<'a> {
+    /// Whether any host changes in the whole run.
+    pub hosts_change: bool,
+    /// The board of the whole run; `None` if the part has one of its own.
+    pub board: Option<&'a SharedRunState>,
+}
+
+/// Like [`apply`], for the part of a run that concerns the hosts of `plan`.
 pub(super) async fn apply_part(
     project: &Project,
     plan: &Plan,
-    hosts_change: bool,
+    RunPart { hosts_change, board }: RunPart<'_>,
     observed: ObservedHosts,
     options: &RunOptions,
     events: &EventSender,
@@ -60,11 +68,16 @@ pub(super) async fn apply_part(
     let hosts: Vec<HostTurn<'_>> =
         plan.hosts.iter().filter_map(|host| Some((host, seen.remove(&host.host)?, links.remove(&host.host)))).collect();
     let expander = StepExpander::new(project);
-    let board = SharedRunState::new(shared, plan.rollout.clone());
     let facts = list_facts_used(project);
     // No step waits for a host that is not part of this run.
     let members: BTreeSet<HostName> = hosts.iter().map(|(plan, _, _)| plan.host.clone()).collect();
     let steps = StepTable::new(project);
+    let own = SharedRunState::new(shared, plan.rollout.clone());
+    let own = match &options.worker {
+        Some(worker) => own.with_worker(worker.clone(), list_crossing_sources(project, &steps)),
+        None => own,
+    };
+    let board = board.unwrap_or(&own);
     let run = ApplyContext {
         project,
         expander: &expander,
@@ -78,7 +91,7 @@ pub(super) async fn apply_part(
         spent: &AtomicBool::new(false),
         options,
         plan: &plan.id,
-        board: &board,
+        board,
         api: &api,
         missing: missing.as_ref(),
         hosts_change,
@@ -100,7 +113,10 @@ pub(super) async fn apply_part(
     }
     let mut going: FuturesUnordered<_> =
         hosts.into_iter().map(|(host, seen, link)| run_host(&run, host, seen, link)).collect();
-    let mut done = collect_host_reports(&run, &mut going).await;
+    let mut done = tokio::select! {
+        done = collect_host_reports(&run, &mut going) => done,
+        () = board.follow_answers() => Vec::new(),
+    };
     drop(going);
     readers.revise_reports(&run, &mut done);
     let report = RunReport {
@@ -126,6 +142,12 @@ pub(super) fn build_canary_wait(plan: &Plan) -> Option<Event> {
     let waits = |host: &&HostPlan| host.will_run() && !canaries.contains(&host.host) && !host.host.is_cluster();
     let hosts: Vec<HostName> = plan.hosts.iter().filter(waits).map(|host| host.host.clone()).collect();
     (!canaries.is_empty() && !hosts.is_empty()).then(|| Event::AwaitingCanaries { hosts, canaries: canaries.clone() })
+}
+
+/// Returns the steps that other hosts may wait for.
+fn list_crossing_sources(project: &Project, steps: &StepTable) -> BTreeMap<StepIndex, StepId> {
+    let crossing = project.graph.edges().iter().filter(|edge| steps.crosses_hosts(edge));
+    crossing.map(|edge| (edge.from, project.graph.step_id(edge.from).clone())).collect()
 }
 
 /// Returns the recipes whose verification is awaited by a step of another recipe.

@@ -1,5 +1,6 @@
 //! Dependencies: waits until the steps that a group needs are decided, on this host and on others.
 
+use super::board_link::HostNews;
 use super::cancel::StopLevel;
 use super::event::Event;
 use super::run_context::ApplyContext;
@@ -126,6 +127,9 @@ impl<'r> DependencyGate<'r> {
 
     async fn await_remote_dependency(&self, edge: &GraphEdge) -> Result<(), GateRefusal> {
         let Some(wait) = self.run.spans.find_wait(self.host, edge) else { return Ok(()) };
+        if self.run.options.worker.is_some() && wait.cut.iter().chain(&wait.hosts).any(|host| host != self.host) {
+            return self.ask_coordinator(edge).await;
+        }
         let decided = match self.run.board.read_data(|s| s.have_all_reached(wait.from, &wait.hosts, wait.phase)) {
             Some(decided) => decided,
             None => self
@@ -147,30 +151,57 @@ impl<'r> DependencyGate<'r> {
         }
     }
 
+    /// Asks the coordinator of a worker for a step of hosts that other workers may have.
+    async fn ask_coordinator(&self, edge: &GraphEdge) -> Result<(), GateRefusal> {
+        let name = |index| self.run.project.graph.step_id(index).clone();
+        let (step, awaited) = (name(edge.to), name(edge.from));
+        let request = HostNews::StepAwaited { step, awaited, phase: edge.phase, edge: edge.why };
+        match self.await_without_place(self.run.board.await_remote_step(self.host, request)).await {
+            Some(None) => Ok(()),
+            Some(Some(reason)) if self.run.cancel.level() == StopLevel::No => {
+                Err(GateRefusal::Lacks { reason, root: None })
+            }
+            // For a stopped run the missing dependency is not the reason.
+            Some(Some(_)) | None => Err(GateRefusal::Stopped),
+        }
+    }
+
     /// Returns the results of a step on other hosts; `None` if the run is stopped meanwhile.
     async fn await_step_on_hosts(&self, step: &StepId, wait: &CrossHostWait) -> Option<Vec<(HostName, bool)>> {
-        let what = format!("`{}` on {}", self.format_step_name(wait.from), format_hosts(&wait.hosts));
+        let what = describe_awaited_step(self.run.project.graph.step_id(wait.from), &wait.hosts);
         self.run.emit_event(Event::Waiting { host: self.host.clone(), step: step.clone(), what: what.into() });
         self.run.board.set_waiting(self.host, &wait.hosts);
-        // A waiting host gives up its place in the window; otherwise the hosts it waits for might never start.
+        let decided = self.run.board.wait_until(|s| s.have_all_reached(wait.from, &wait.hosts, wait.phase));
+        let decided = self.await_without_place(decided).await;
+        self.run.board.set_waiting(self.host, &[]);
+        decided
+    }
+
+    /// Waits for `decided`; `None` if the run is stopped meanwhile. A waiting host gives up its place among the active
+    /// hosts; otherwise the hosts it waits for might never start.
+    async fn await_without_place<T>(&self, decided: impl Future<Output = T>) -> Option<T> {
         self.run.times.pause(self.host);
         self.run.window.add_permits(1);
         let decided = tokio::select! {
             biased;
-            decided = self.run.board.wait_until(|s| s.have_all_reached(wait.from, &wait.hosts, wait.phase)) => Some(decided),
+            decided = decided => Some(decided),
             () = self.run.cancel.wait_for_level(StopLevel::Finish) => None,
         };
         if let Ok(permit) = self.run.window.acquire().await {
             permit.forget();
         }
         self.run.times.resume(self.host);
-        self.run.board.set_waiting(self.host, &[]);
         decided
     }
 
     fn format_step_name(&self, index: StepIndex) -> String {
         self.run.project.graph.step_id(index).to_string()
     }
+}
+
+/// Describes what a host waits for.
+pub(super) fn describe_awaited_step(step: &StepId, hosts: &[HostName]) -> String {
+    format!("`{step}` on {}", format_hosts(hosts))
 }
 
 fn format_hosts(hosts: &[HostName]) -> String {

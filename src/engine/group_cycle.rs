@@ -13,9 +13,10 @@ use super::host_report::{planned_phase, report_as_planned};
 use super::host_session::describe_transport_error;
 use super::host_work::HostWork;
 use super::own_effects::{OwnEffects, RecordedRun};
+use super::reached_phase::ReachedPhase;
 use super::report::StepReport;
 use super::run_actions::StepActions;
-use super::run_state::{ReachedPhase, SharedValues};
+use super::run_state::SharedValues;
 use super::step_groups::HostStepGroup;
 use super::window::MaintenanceWindow;
 use crate::graph::StepIndex;
@@ -525,7 +526,8 @@ fn report_due_step(turn: &DueStep, result: StepResult) -> StepReport {
     }
 }
 
-fn phase_from_result(result: &StepResult) -> ReachedPhase {
+/// Returns the phase that a step reached by its result.
+pub(super) fn phase_from_result(result: &StepResult) -> ReachedPhase {
     match result {
         StepResult::Changed | StepResult::AlreadyOk { .. } | StepResult::NotApplicable { .. } => {
             ReachedPhase::Effective

@@ -2,8 +2,8 @@
 
 use super::event::{StepFailure, StepResult, VerifyResult};
 use super::host_session::describe_transport_error;
+use super::reached_phase::ReachedPhase;
 use super::report::{HostReport, StepReport, VerifyReport};
-use super::run_state::ReachedPhase;
 use crate::config::Project;
 use crate::model::{HostName, HostOutcome, StepVerdict, UntrustedText};
 use crate::plan::{StepPlan, VerifyPlan};

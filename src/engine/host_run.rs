@@ -202,6 +202,9 @@ impl<'r> HostRun<'r> {
 
     /// Runs the groups in the order of the window's stages.
     async fn run_all_groups(&mut self) {
+        if self.work.plan.window.as_ref().is_some_and(|window| window.left_open.is_some()) {
+            self.work.run.board.resume_window(self.work.host());
+        }
         let mut list = split_into_groups(self.work.run, self.work.plan, self.work.view.seen());
         list.sort_by_key(|group| self.work.planned.find_group_stage(group));
         let mut list: VecDeque<HostStepGroup> = list.into();

@@ -1,6 +1,9 @@
 //! The state that hosts share during a run: the phase that each step reached on each host, and exported values.
 
+use super::board_link::{BoardAnswer, HostNews, WindowDenial};
+use super::reached_phase::ReachedPhase;
 use super::report::HeldBackBy;
+use super::shards::WorkerRole;
 use crate::config::ExportedValues;
 use crate::graph::StepIndex;
 use crate::model::{HostName, HostOutcome, SecretStore, StepId, StepPhase};
@@ -8,15 +11,6 @@ use crate::plan::{HostExports, RolloutPlan, RolloutProgress, WindowTurn, WindowW
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
-
-/// The phase that a step reached on a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ReachedPhase {
-    /// Failed, blocked, skipped: no phase was reached.
-    Nothing,
-    Configured,
-    Effective,
-}
 
 /// Values that steps share. Replaced as a whole, so that a reader sees one consistent state.
 #[derive(Clone, Debug, Default)]
@@ -37,15 +31,20 @@ pub struct RunStateData {
     verified: BTreeMap<(StepIndex, HostName), Option<String>>,
     finished: BTreeSet<HostName>,
     /// Hosts that wait, with the hosts they wait for.
-    waiting: BTreeMap<HostName, BTreeSet<HostName>>,
+    waiting: BTreeMap<HostName, Arc<BTreeSet<HostName>>>,
     failed: BTreeSet<HostName>,
     /// Hosts that did not succeed or are not going to, whether they failed or not.
     unsound: BTreeSet<HostName>,
-    /// Hosts whose window did not open because of the hours.
+    /// Hosts whose window an earlier run, or a worker that died, left open.
+    left_open: BTreeSet<HostName>,
+    /// Hosts that are held back.
     held: BTreeMap<HostName, HeldBackBy>,
     /// Hosts that are out of service.
     progress: RolloutProgress,
     shared: Arc<SharedValues>,
+    /// The coordinator's answers that the hosts of a worker have not read yet. A host has one request at a time.
+    window_answers: BTreeMap<HostName, Result<(), WindowDenial>>,
+    step_answers: BTreeMap<HostName, Option<String>>,
 }
 
 /// The shared board of a run.
@@ -54,12 +53,52 @@ pub struct SharedRunState {
     standing: Mutex<RunStateData>,
     rollout: RolloutPlan,
     version: watch::Sender<u64>,
+    /// Of a worker's run, whose coordinator has the board of all hosts.
+    worker: Option<Arc<WorkerRole>>,
+    /// The steps that hosts of other workers may wait for.
+    sources: BTreeMap<StepIndex, StepId>,
 }
 
 impl SharedRunState {
     pub fn new(shared: SharedValues, rollout: RolloutPlan) -> Self {
         let standing = RunStateData { shared: Arc::new(shared), ..RunStateData::default() };
-        Self { standing: Mutex::new(standing), rollout, version: watch::Sender::new(0) }
+        Self {
+            standing: Mutex::new(standing),
+            rollout,
+            version: watch::Sender::new(0),
+            worker: None,
+            sources: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the board of a worker's run: what concerns other hosts, its coordinator decides. Those may wait for
+    /// `sources`.
+    pub fn with_worker(self, worker: Arc<WorkerRole>, sources: BTreeMap<StepIndex, StepId>) -> Self {
+        Self { worker: Some(worker), sources, ..self }
+    }
+
+    /// Takes over the answers of the coordinator. Never returns.
+    pub async fn follow_answers(&self) {
+        match &self.worker {
+            Some(worker) => {
+                worker.inbox.follow_answers(|host, answer| self.accept_answer(host, answer)).await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    fn accept_answer(&self, host: HostName, answer: BoardAnswer) {
+        self.update_data(|standing| match answer {
+            BoardAnswer::WindowOpened => drop(standing.window_answers.insert(host, Ok(()))),
+            BoardAnswer::WindowRefused(denial) => drop(standing.window_answers.insert(host, Err(denial))),
+            BoardAnswer::StepDecided { lacks } => drop(standing.step_answers.insert(host, lacks)),
+        });
+    }
+
+    fn tell_news(&self, host: &HostName, news: HostNews) {
+        if let Some(worker) = &self.worker {
+            worker.tell_news(host, news);
+        }
     }
 
     pub fn shared_values(&self) -> Arc<SharedValues> {
@@ -85,6 +124,13 @@ impl SharedRunState {
             let slot = standing.reached.entry((step, host.clone())).or_insert(reached);
             *slot = (*slot).min(reached);
         });
+        self.tell_phase(step, host, reached);
+    }
+
+    fn tell_phase(&self, step: StepIndex, host: &HostName, reached: ReachedPhase) {
+        if let Some(id) = self.sources.get(&step) {
+            self.tell_news(host, HostNews::StepReached { step: id.clone(), reached });
+        }
     }
 
     /// Records that a step reached no phase because `root` did not succeed.
@@ -93,19 +139,27 @@ impl SharedRunState {
             standing.reached.insert((step, host.clone()), ReachedPhase::Nothing);
             standing.roots.insert((step, host.clone()), root.clone());
         });
+        self.tell_phase(step, host, ReachedPhase::Nothing);
     }
 
     /// Records the verification result of a recipe with `steps`: the failure, or `None` if it passed.
     pub fn record_verification(&self, steps: impl IntoIterator<Item = StepIndex>, host: &HostName, why: Option<&str>) {
-        self.update_data(|standing| {
-            let proofs = steps.into_iter().map(|step| ((step, host.clone()), why.map(str::to_owned)));
-            standing.verified.extend(proofs);
-        });
+        for step in steps {
+            self.update_data(|standing| standing.verified.insert((step, host.clone()), why.map(str::to_owned)));
+            if let Some(id) = self.sources.get(&step) {
+                self.tell_news(host, HostNews::StepVerified { step: id.clone(), passed: why.is_none() });
+            }
+        }
     }
 
-    /// Returns whether `host` may be taken out of service now.
-    pub fn can_enter_window(&self, host: &HostName, wave: usize) -> bool {
-        self.with_data(|standing| standing.decide_window_turn(&self.rollout, host, wave)) == WindowTurn::Go
+    /// Returns whether `host` has to wait until it may be taken out of service. Of a worker's host, the coordinator tells.
+    pub fn must_await_window(&self, host: &HostName, wave: usize) -> bool {
+        self.worker.is_none() && self.find_window_turn(host, wave) != WindowTurn::Go
+    }
+
+    /// Returns the decision about a host that is to be taken out of service; nothing is recorded.
+    pub fn find_window_turn(&self, host: &HostName, wave: usize) -> WindowTurn {
+        self.with_data(|standing| standing.decide_window_turn(&self.rollout, host, wave))
     }
 
     /// Returns the decision about a host that is to be taken out of service. If it may, it counts as out of service.
@@ -120,14 +174,17 @@ impl SharedRunState {
     /// Returns once `host` may be, and counts as, out of service.
     ///
     /// # Errors
-    /// The host does not get its turn in this run: the reason, as a lowercase fragment.
-    pub async fn enter_window(&self, host: &HostName, wave: usize) -> Result<(), String> {
+    /// The host does not get its turn in this run.
+    pub async fn enter_window(&self, host: &HostName, wave: usize) -> Result<(), WindowDenial> {
+        if let Some(worker) = &self.worker {
+            return self.request_window(worker, host).await;
+        }
         let mut version = self.version.subscribe();
         loop {
             version.mark_unchanged();
             match self.enter_window_now(host, wave) {
                 WindowTurn::Go => return Ok(()),
-                WindowTurn::Never(why) => return Err(why),
+                WindowTurn::Never(why) => return Err(WindowDenial::new(why)),
                 WindowTurn::Wait => {}
             }
             // The sender lives as long as the board, so waiting cannot fail.
@@ -135,19 +192,81 @@ impl SharedRunState {
         }
     }
 
-    fn try_enter_window(&self, host: &HostName, wave: usize) -> WindowTurn {
-        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
-        let turn = standing.decide_window_turn(&self.rollout, host, wave);
-        if turn == WindowTurn::Go {
-            standing.progress.busy.remove(host);
-            standing.progress.inside.insert(host.clone());
+    async fn request_window(&self, worker: &WorkerRole, host: &HostName) -> Result<(), WindowDenial> {
+        let take = |standing: &mut RunStateData| standing.window_answers.remove(host);
+        let answer = self.ask_coordinator(worker, host, HostNews::WindowRequested, take).await;
+        if answer.is_ok() {
+            self.update_data(|standing| standing.progress.enter_window(host));
         }
-        turn
+        answer
     }
 
-    /// Records that a host is back in service, or was never taken out of it.
-    pub fn leave_window(&self, host: &HostName) {
+    /// Asks the coordinator for a step of other hosts. Returns once that is decided on all of them: why `host` lacks it, if
+    /// it does.
+    pub async fn await_remote_step(&self, host: &HostName, request: HostNews) -> Option<String> {
+        let worker = self.worker.as_ref()?;
+        self.ask_coordinator(worker, host, request, |standing| standing.step_answers.remove(host)).await
+    }
+
+    /// Tells a request of a host and returns the answer, which `take` takes from the board.
+    async fn ask_coordinator<T>(
+        &self,
+        worker: &WorkerRole,
+        host: &HostName,
+        request: HostNews,
+        take: impl Fn(&mut RunStateData) -> Option<T>,
+    ) -> T {
+        let mut version = self.version.subscribe();
+        // The answer to a request that was dropped is not the one to this request.
+        self.update_quietly(&take);
+        worker.tell_news(host, request);
+        loop {
+            version.mark_unchanged();
+            if let Some(answer) = self.update_quietly(&take) {
+                return answer;
+            }
+            // The sender lives as long as the board, so waiting cannot fail.
+            let _ = version.changed().await;
+        }
+    }
+
+    fn try_enter_window(&self, host: &HostName, wave: usize) -> WindowTurn {
+        self.update_quietly(|standing| {
+            let turn = standing.decide_window_turn(&self.rollout, host, wave);
+            if turn == WindowTurn::Go {
+                standing.progress.enter_window(host);
+            }
+            turn
+        })
+    }
+
+    /// Records that the window of a host was left open, by an earlier run or by a worker that died: it counts as out of
+    /// service until it is closed, and the hosts that it waits for there get their turn.
+    pub fn resume_window(&self, host: &HostName) {
         self.update_data(|standing| {
+            standing.progress.enter_window(host);
+            standing.left_open.insert(host.clone());
+        });
+        self.tell_news(host, HostNews::WindowResumed);
+    }
+
+    /// Records that a host is not taken out of service, although it was its turn.
+    pub fn give_up_window(&self, host: &HostName) {
+        if !self.with_data(|standing| standing.is_left_open(host)) {
+            self.record_left_window(host);
+        }
+        self.tell_news(host, HostNews::WindowUnused);
+    }
+
+    /// Records that a host is back in service.
+    pub fn leave_window(&self, host: &HostName) {
+        self.record_left_window(host);
+        self.tell_news(host, HostNews::WindowClosed);
+    }
+
+    fn record_left_window(&self, host: &HostName) {
+        self.update_data(|standing| {
+            standing.left_open.remove(host);
             standing.progress.inside.remove(host);
             standing.progress.past.insert(host.clone());
             standing.progress.count_finished_waves(&self.rollout);
@@ -157,10 +276,13 @@ impl SharedRunState {
     /// Records that a host waits for holders of its devices: other hosts go first meanwhile.
     pub fn defer_window(&self, host: &HostName) {
         self.update_data(|standing| {
-            standing.progress.inside.remove(host);
+            if !standing.left_open.contains(host) {
+                standing.progress.inside.remove(host);
+            }
             standing.progress.busy.insert(host.clone());
             standing.progress.count_finished_waves(&self.rollout);
         });
+        self.tell_news(host, HostNews::WindowDeferred);
     }
 
     /// Records that the connection to a host was lost: whether it is in service is unknown. One lost after its first
@@ -199,19 +321,47 @@ impl SharedRunState {
                 standing.failed.insert(host.clone());
             }
         });
+        self.tell_news(host, HostNews::TroubleFound { failed });
+    }
+
+    /// Forgets the trouble that a worker which died has told about a host.
+    pub fn forget_trouble(&self, host: &HostName) {
+        self.update_data(|standing| {
+            standing.unsound.remove(host);
+            standing.failed.remove(host);
+            standing.held.remove(host);
+        });
+    }
+
+    /// Forgets what a worker that died has told about a host that is not done: another worker works on it.
+    pub fn forget_unfinished(&self, host: &HostName) {
+        self.forget_trouble(host);
+        self.update_data(|standing| {
+            if !standing.finished.contains(host) {
+                standing.reached.retain(|(_, own), _| own != host);
+                standing.roots.retain(|(_, own), _| own != host);
+                standing.verified.retain(|(_, own), _| own != host);
+            }
+        });
     }
 
     /// Records that a host is held back.
     pub fn hold_back(&self, host: &HostName, by: HeldBackBy) {
         self.update_data(|standing| standing.held.insert(host.clone(), by));
+        self.tell_news(host, HostNews::HeldBack { by });
     }
 
     /// Records that a host waits for `others`; an empty list ends the wait.
     pub fn set_waiting(&self, host: &HostName, others: &[HostName]) {
-        self.update_data(|standing| match others {
-            [] => standing.waiting.remove(host),
-            some => standing.waiting.insert(host.clone(), some.iter().cloned().collect()),
-        });
+        match others {
+            [] => self.update_data(|standing| drop(standing.waiting.remove(host))),
+            some => self.share_waiting(host, Arc::new(some.iter().cloned().collect())),
+        }
+    }
+
+    /// Records that a host waits for `others`, like other hosts do.
+    pub fn share_waiting(&self, host: &HostName, others: Arc<BTreeSet<HostName>>) {
+        self.update_data(|standing| drop(standing.waiting.insert(host.clone(), others)));
     }
 
     /// Waits until `answer` returns a value.
@@ -231,8 +381,12 @@ impl SharedRunState {
         read(&self.standing.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    fn update_quietly<T>(&self, write: impl FnOnce(&mut RunStateData) -> T) -> T {
+        write(&mut self.standing.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn update_data<T>(&self, write: impl FnOnce(&mut RunStateData) -> T) -> T {
-        let result = write(&mut self.standing.lock().unwrap_or_else(PoisonError::into_inner));
+        let result = self.update_quietly(write);
         self.version.send_modify(|version| *version += 1);
         result
     }
@@ -291,7 +445,7 @@ impl RunStateData {
         let mut found = BTreeSet::new();
         let mut due = hosts;
         while let Some(host) = due.pop() {
-            let others = self.waiting.get(host).into_iter().flatten();
+            let others = self.waiting.get(host).into_iter().flat_map(|others| others.iter());
             due.extend(others.filter(|other| !self.finished.contains(*other) && found.insert(*other)));
         }
         found
@@ -299,6 +453,10 @@ impl RunStateData {
 
     fn decide_window_turn(&self, rollout: &RolloutPlan, host: &HostName, wave: usize) -> WindowTurn {
         let inside = &self.progress.inside;
+        if inside.contains(host) {
+            // It is out of service already.
+            return WindowTurn::Go;
+        }
         rollout.admit_host(host, wave, &self.progress, || WindowWaiters {
             wanted: self.collect_awaited_hosts(inside.iter().collect()).contains(host),
             stuck: !inside.is_empty() && inside.iter().all(|host| self.waiting.contains_key(host)),
@@ -310,12 +468,32 @@ impl RunStateData {
         self.progress.inside.contains(host) || self.progress.down.contains(host)
     }
 
+    /// Returns whether the window of a host was left open, and was not closed since.
+    pub fn is_left_open(&self, host: &HostName) -> bool {
+        self.left_open.contains(host)
+    }
+
+    /// Returns whether the window of a host is open.
+    pub fn is_inside_window(&self, host: &HostName) -> bool {
+        self.progress.inside.contains(host)
+    }
+
+    /// Returns whether a wave of windows begins or has begun: those before it are over.
+    pub fn has_wave_begun(&self, wave: usize) -> bool {
+        wave <= self.progress.over
+    }
+
     pub fn is_finished(&self, host: &HostName) -> bool {
         self.finished.contains(host)
     }
 
     pub fn count_failed(&self) -> usize {
         self.failed.len()
+    }
+
+    /// Returns how many hosts have failed that are not among `hosts`.
+    pub fn count_failed_except(&self, hosts: &BTreeSet<HostName>) -> usize {
+        self.failed.difference(hosts).count()
     }
 
     /// Returns what holds back a host.

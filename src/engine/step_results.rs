@@ -3,9 +3,9 @@
 use super::event::{Event, StepResult};
 use super::host_report::report_as_planned;
 use super::planned_steps::PlannedSteps;
+use super::reached_phase::ReachedPhase;
 use super::report::StepReport;
 use super::run_context::ApplyContext;
-use super::run_state::ReachedPhase;
 use super::step_groups::HostStepGroup;
 use crate::graph::StepIndex;
 use crate::model::{HostName, StepId};

@@ -2,6 +2,7 @@
 
 use crate::diag::Span;
 use crate::model::StepPhase;
+use serde::{Deserialize, Serialize};
 
 /// A step by its position in the order of declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,7 +59,8 @@ pub struct DependencyLink {
 }
 
 /// The reason of a dependency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DependencyKind {
     /// Steps of a recipe run in the order of declaration.
     Order,

@@ -293,15 +293,36 @@ fn canary_that_waits_for_the_hours_holds_back_all_workers() {
     assert_eq!(HOSTS.iter().filter(written).collect::<Vec<_>>(), [&"a"], "{said}");
 }
 
-/// Workers do not know other hosts: a step that depends on one is refused before anything changes.
+const AFTER: &str = "recipe: after\nsummary: waits\nneeds: { count: { of: selected, least: 100% } }\nsteps:\n  \
+    - name: late\n    command: { check: test -e /etc/late, apply: date +%s.%N >/etc/late }\n";
+
+/// No host begins the step behind the barrier before all hosts have done the one before it, whichever worker has them.
 #[test]
-fn steps_that_depend_on_other_hosts_are_refused() {
+fn barrier_holds_over_worker_processes() {
+    let recipe = recipe_with_pause("1").replace("touch /etc/done", "date +%s.%N >/etc/done");
+    let Some(lab) = lab_of(&format!("{INVENTORY}  - {{ recipe: after, on: all }}\n"), &recipe) else { return };
+    lab.file("recipes/after.yaml", AFTER);
+    let said = lab.forge(&["apply", "--yes", "--engine", "local", "--workers", "1", "--shard-size", "2"]);
+    assert!(said.starts_with("exit 0\n"), "{said}");
+    assert_eq!(counts(&lab, &HOSTS), [1; 5]);
+    let read = |file: &str| -> Vec<f64> {
+        let text = HOSTS.iter().map(|host| lab.inside("inventory.yaml", host, &format!("cat {file}")));
+        text.map(|text| text.trim().parse().unwrap()).collect()
+    };
+    let (done, late) = (read("/etc/done"), read("/etc/late"));
+    assert!(done.iter().all(|done| late.iter().all(|late| late > done)), "{done:?} {late:?}");
+    lab.inside("inventory.yaml", "c", "rm /etc/done /etc/late && touch /etc/broken");
+    lab.inside("inventory.yaml", "a", "rm /etc/late");
+    let failed = apply_with_workers(&lab, &[]);
+    assert!(failed.starts_with("exit 3\n") && failed.contains("got 4; missing: c"), "{failed}");
+}
+
+/// A step that workers cannot carry out is refused before anything changes.
+#[test]
+fn steps_that_run_on_one_host_for_all_are_refused() {
     let Some(lab) = lab_of(INVENTORY, RECIPE) else { return };
     lab.file("inventory.yaml", &INVENTORY.replace("on: all }", "on: a }\n  - { recipe: after, on: all }"));
-    lab.file(
-        "recipes/after.yaml",
-        "recipe: after\nsummary: waits\nneeds: { count: { of: selected, least: 100% } }\nsteps:\n  - name: late\n    file: { path: /etc/late, content: x }\n",
-    );
+    lab.file("recipes/after.yaml", &AFTER.replace("- name: late\n", "- name: late\n    scope: one\n"));
     let said = apply_with_workers(&lab, &[]);
     assert!(said.starts_with("exit 64\n"), "{said}");
     assert!(said.contains("`--engine` cannot carry out this plan yet: step `after/late` of `"), "{said}");

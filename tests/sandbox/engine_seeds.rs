@@ -1,5 +1,6 @@
 //! Random kills of workers and coordinators. Whatever is killed, no host is acted on twice for one change, no more windows
-//! are open than the rollout allows, and running the same command again finishes the work.
+//! are open than the rollout allows, no host passes a barrier before all have reached it, and running the same command
+//! again finishes the work.
 //!
 //! `FORGE_ENGINE_SEEDS` sets the number of runs, `FORGE_ENGINE_SEED` the first one.
 
@@ -13,8 +14,8 @@ const MAX_UNAVAILABLE: usize = 2;
 fn inventory() -> String {
     let hosts: String = HOSTS.iter().map(|host| format!("  {host}: {{}}\n")).collect();
     format!(
-        "cluster: lab\nconnect: {{ transport: sandbox }}\nhosts:\n{hosts}apply:\n  - {{ recipe: count, on: all }}\n\
-         rollout: {{ canary: 1, max_unavailable: {MAX_UNAVAILABLE} }}\n"
+        "cluster: lab\nconnect: {{ transport: sandbox }}\nhosts:\n{hosts}apply:\n  - {{ recipe: count, on: all }}\n  \
+         - {{ recipe: late, on: all }}\nrollout: {{ canary: 1, max_unavailable: {MAX_UNAVAILABLE} }}\n"
     )
 }
 
@@ -25,6 +26,15 @@ fn recipe(seed: u64) -> String {
          apply: echo x >>/etc/count-{seed} && sleep 0.2 && touch /etc/first-{seed}\n  - name: second\n    needs: [first]\n    disruption: D2\n    command:\n      \
          check: test -e /etc/second-{seed}\n      \
          apply: date +%s.%N >>/etc/window-{seed} && sleep 0.3 && date +%s.%N >>/etc/window-{seed} && touch /etc/second-{seed}\n"
+    )
+}
+
+/// A change that every host makes after all of them have left their windows.
+fn late_recipe(seed: u64) -> String {
+    format!(
+        "recipe: late\nsummary: behind a barrier\nneeds: {{ count: {{ of: selected, least: 100% }} }}\nsteps:\n  - name: third\n    command:\n      \
+         check: test -e /etc/third-{seed}\n      \
+         apply: date +%s.%N >>/etc/late-{seed} && sleep 0.2 && touch /etc/third-{seed}\n"
     )
 }
 
@@ -62,6 +72,7 @@ fn read_all(lab: &Lab, file: &str) -> Vec<Vec<String>> {
 
 fn check_seed(lab: &Lab, seed: u64) {
     lab.file("recipes/count.yaml", &recipe(seed));
+    lab.file("recipes/late.yaml", &late_recipe(seed));
     let mut numbers = SeededNumbers(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let kills = numbers.next_below(4);
     let mut said = run_with_kills(lab, "apply", &mut numbers, kills);
@@ -84,13 +95,19 @@ fn check_seed(lab: &Lab, seed: u64) {
     let windows: Vec<(f64, f64)> =
         windows.iter().map(|times| (times[0].parse().unwrap(), times[1].parse().unwrap())).collect();
     assert!(most_open_windows(&windows) <= MAX_UNAVAILABLE, "seed {seed}: {windows:?}");
+    let late = read_all(lab, &format!("/etc/late-{seed}")).concat();
+    assert_eq!(late.len(), HOSTS.len(), "seed {seed}: {late:?} {said}");
+    let first = late.iter().map(|time| time.parse().unwrap()).fold(f64::MAX, f64::min);
+    assert!(windows.iter().all(|(_, end)| *end <= first), "seed {seed}: {windows:?} {late:?}");
     let again = lab.forge(&["apply", "--yes"]);
     assert!(again.starts_with("exit 0\n") && again.contains("no changes"), "seed {seed}: {again}");
 }
 
 #[test]
 fn killed_workers_and_coordinators_never_act_twice() {
-    let lab = match Lab::new(Who::all()[0], &[("inventory.yaml", &inventory()), ("recipes/count.yaml", &recipe(0))]) {
+    let files =
+        [("inventory.yaml", &*inventory()), ("recipes/count.yaml", &recipe(0)), ("recipes/late.yaml", &late_recipe(0))];
+    let lab = match Lab::new(Who::all()[0], &files) {
         Ok(lab) => lab,
         Err(why) => return eprintln!("skipped: a sandbox: {why}"),
     };

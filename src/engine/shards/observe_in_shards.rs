@@ -16,7 +16,7 @@ use crate::state::ObjectStore;
 use futures_util::StreamExt;
 use futures_util::stream;
 use std::collections::HashSet;
-use tokio::sync::watch;
+use tokio::sync::mpsc;
 
 /// An observation that workers carry out.
 pub struct ShardedObservation<'a> {
@@ -90,7 +90,7 @@ impl ShardedObservation<'_> {
             job: WorkerJob::Observe { kind: self.kind },
             replaced: 0,
         };
-        let (_orders, no_orders) = watch::channel(Vec::new());
+        let (_orders, no_orders) = mpsc::unbounded_channel();
         let mut recorded = None;
         let end = run_worker(self.driver, self.store, &task, no_orders, |message| match message {
             WorkerMessage::Recorded { recording, keys } => recorded = Some((recording, keys)),

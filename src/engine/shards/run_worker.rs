@@ -3,10 +3,10 @@
 use super::worker_driver::{WorkerDriver, WorkerEnd, WorkerHandle};
 use super::worker_task::{WORKER_VERSION, WorkerMessage, WorkerOrder, WorkerTask};
 use crate::state::ObjectStore;
-use tokio::sync::watch;
+use tokio::sync::mpsc;
 
-/// The orders to all workers of a run, in order. A worker that starts later gets the earlier ones too.
-pub(super) type WorkerOrders = watch::Receiver<Vec<WorkerOrder>>;
+/// The orders to one worker, in order.
+pub(super) type WorkerOrders = mpsc::UnboundedReceiver<WorkerOrder>;
 
 /// Starts a worker for `task` and hands its messages to `receive` until it ends.
 pub(super) async fn run_worker(
@@ -21,7 +21,7 @@ pub(super) async fn run_worker(
         Ok(handle) => handle,
         Err(why) => return WorkerEnd::Died(why),
     };
-    let mut worker = FollowedWorker { handle, orders, sent: 0, ended: None };
+    let mut worker = FollowedWorker { handle, orders, ended: None };
     while let Some(message) = worker.next_message().await {
         match message {
             Ok(message) => worker.note_message(message, &mut receive).await,
@@ -35,8 +35,6 @@ pub(super) async fn run_worker(
 struct FollowedWorker {
     handle: Box<dyn WorkerHandle>,
     orders: WorkerOrders,
-    /// How many orders it has.
-    sent: usize,
     ended: Option<WorkerEnd>,
 }
 
@@ -44,16 +42,13 @@ impl FollowedWorker {
     /// Returns the next message, and passes on new orders meanwhile.
     async fn next_message(&mut self) -> Option<Result<WorkerMessage, String>> {
         loop {
-            let new: Vec<WorkerOrder> = self.orders.borrow_and_update().iter().skip(self.sent).cloned().collect();
-            self.sent += new.len();
-            for order in new {
-                self.handle.send_order(order).await;
-            }
-            tokio::select! {
+            let order = tokio::select! {
+                biased;
+                // The coordinator may have no more orders.
+                Some(order) = self.orders.recv() => order,
                 message = self.handle.next_message() => return message,
-                // The coordinator keeps the sender while workers run.
-                Ok(()) = self.orders.changed() => {}
-            }
+            };
+            self.handle.send_order(order).await;
         }
     }
 

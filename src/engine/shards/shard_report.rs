@@ -59,21 +59,45 @@ pub(super) fn report_without_results(plan: &HostPlan, outcome: HostOutcome, reas
     report
 }
 
-/// Returns the report of a host on which two workers died: completed steps have their results, a step that had started
-/// is unknown.
+/// Why a host has no report of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AbandonCause {
+    /// The store could not be written, so that no worker was started.
+    NoTask,
+    /// Its worker died, and the run was being stopped.
+    Died,
+    /// Its worker died, and so did the one that replaced it.
+    DiedTwice,
+    /// The store could not be read.
+    UnreadableReport,
+}
+
+impl AbandonCause {
+    fn describe(self, how: &str, has_changes: bool) -> String {
+        let what = match self {
+            Self::NoTask => "no worker was started: the store cannot be written",
+            Self::Died if has_changes => "its worker died while it changed the host",
+            Self::Died => "its worker died",
+            Self::DiedTwice if has_changes => "its worker died twice while it changed the host",
+            Self::DiedTwice => "its worker died twice",
+            Self::UnreadableReport => "the report of its worker cannot be read",
+        };
+        format!("{what}: {how}")
+    }
+}
+
+/// Returns the report of a host without a report of a worker: completed steps have their results, a step that had
+/// started is unknown.
 pub(super) fn report_abandoned_host(
     plan: &HostPlan,
+    cause: AbandonCause,
     how: &str,
     finished: &[StepReport],
     started: &[StepId],
 ) -> HostReport {
-    let mut report = match started.is_empty() && finished.is_empty() {
-        true => report_without_results(plan, HostOutcome::Unreachable, &format!("its worker died twice: {how}")),
-        false => {
-            let why = format!("its worker died twice while it changed the host: {how}");
-            report_without_results(plan, HostOutcome::Failed, &why)
-        }
-    };
+    let has_changes = !(started.is_empty() && finished.is_empty());
+    let outcome = if has_changes { HostOutcome::Failed } else { HostOutcome::Unreachable };
+    let mut report = report_without_results(plan, outcome, &cause.describe(how, has_changes));
     report.hint = Some("run the same command again: steps that are done are skipped".into());
     for step in &mut report.steps {
         match finished.iter().find(|done| done.id == step.id) {

@@ -1,12 +1,16 @@
-//! What a worker's run has in addition to any other run: its reports go to a coordinator, which may also end the start of
-//! hosts.
+//! What a worker's run has in addition to any other run: its reports go to a coordinator, which also decides about what
+//! concerns the hosts of other workers.
 
+use crate::engine::board_link::{AnswerInbox, HostNews};
 use crate::engine::report::HostReport;
+use crate::model::HostName;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 /// Receives the report of a host that is done, and whether the host is out of service.
 type ReportSink = Box<dyn Fn(&HostReport, bool) + Send + Sync>;
+/// Receives news of a host.
+type NewsSink = Box<dyn Fn(&HostName, HostNews) + Send + Sync>;
 
 /// The coordinator's order to start no further host: the reason, once it is given.
 #[derive(Clone, Debug, Default)]
@@ -34,18 +38,28 @@ pub struct WorkerRole {
     pub start: StartOrder,
     /// How many workers have worked on the hosts in this run before, and died.
     pub replaced: u32,
+    /// The coordinator's answers to requests.
+    pub inbox: AnswerInbox,
     sink: ReportSink,
+    news: NewsSink,
 }
 
 impl WorkerRole {
-    /// Returns the role of a worker whose reports go to `sink`.
+    /// Returns the role of a worker whose reports go to `sink`, and its other news to `news`.
     pub fn new(
         run: String,
         failed: usize,
         start: StartOrder,
         sink: impl Fn(&HostReport, bool) + Send + Sync + 'static,
+        news: impl Fn(&HostName, HostNews) + Send + Sync + 'static,
     ) -> Self {
-        Self { run, failed, start, replaced: 0, sink: Box::new(sink) }
+        let inbox = AnswerInbox::default();
+        Self { run, failed, start, replaced: 0, inbox, sink: Box::new(sink), news: Box::new(news) }
+    }
+
+    /// Returns the role with the inbox that the coordinator's answers come to.
+    pub fn with_inbox(self, inbox: AnswerInbox) -> Self {
+        Self { inbox, ..self }
     }
 
     /// Returns the role of a worker that replaces as many dead workers.
@@ -56,6 +70,11 @@ impl WorkerRole {
     /// Hands over the report of a host that is done.
     pub fn hand_over(&self, report: &HostReport, down: bool) {
         (self.sink)(report, down);
+    }
+
+    /// Tells the coordinator news of a host.
+    pub fn tell_news(&self, host: &HostName, news: HostNews) {
+        (self.news)(host, news);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::host_keys::HostKeys;
 use crate::config::{InputFile, Project};
+use crate::engine::board_link::{BoardAnswer, HostNews};
 use crate::engine::event::Event;
 use crate::model::{DisruptionClass, HostName};
 use crate::plan::Plan;
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of tasks, orders and messages. A worker rejects a task of another version.
-pub const WORKER_VERSION: u32 = 3;
+pub const WORKER_VERSION: u32 = 4;
 
 /// The work of one worker. A file of the store; the store is the folder above it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -119,6 +120,13 @@ pub enum WorkerOrder {
     },
     /// Finish running steps and start no others; the second time, leave them running on their hosts.
     Stop,
+    /// What a host has asked for is decided.
+    Answer {
+        /// The host.
+        host: HostName,
+        /// The decision.
+        answer: BoardAnswer,
+    },
     /// Nothing new: the coordinator is alive.
     Alive,
 }
@@ -136,6 +144,13 @@ pub enum WorkerMessage {
     Event {
         /// What happened.
         event: Event,
+    },
+    /// News of a host that concern other hosts.
+    News {
+        /// The host.
+        host: HostName,
+        /// What is new.
+        news: HostNews,
     },
     /// A host is done.
     HostDone {
@@ -195,6 +210,10 @@ mod tests {
         let read: WorkerMessage = serde_json::from_str(&line).unwrap();
         assert!(matches!(read, WorkerMessage::Event { event: Event::HostStarted { steps: 2, .. } }), "{read:?}");
         assert_eq!(serde_json::to_string(&WorkerOrder::Begin).unwrap(), r#"{"order":"begin"}"#);
+        let opened = WorkerOrder::Answer { host: HostName::new("a"), answer: BoardAnswer::WindowOpened };
+        let line = serde_json::to_string(&opened).unwrap();
+        assert_eq!(line, r#"{"order":"answer","host":"a","answer":{"kind":"window_opened"}}"#);
+        assert_eq!(serde_json::from_str::<WorkerOrder>(&line).unwrap(), opened);
         let finished: WorkerMessage = serde_json::from_str(r#"{"message":"finished"}"#).unwrap();
         assert!(matches!(finished, WorkerMessage::Finished));
     }

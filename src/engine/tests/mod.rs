@@ -20,3 +20,5 @@ mod saved;
 mod simulated_project;
 mod unproven;
 mod window;
+mod worker_project;
+mod worker_runs;

@@ -77,6 +77,11 @@ impl SimulatedProject {
         std::fs::write(self.path().join(format!("recipes/{name}.yaml")), text).unwrap();
     }
 
+    /// Returns the folder of the store of a run with workers.
+    pub fn store_root(&self) -> Utf8PathBuf {
+        self.path().join("engine/run")
+    }
+
     fn path(&self) -> &Utf8Path {
         Utf8Path::from_path(self.dir.path()).unwrap()
     }

@@ -61,7 +61,7 @@ impl<'r> HostService<'r> {
         await_window_turn(work.run, work.host()).await?;
         let opened = self.drain_and_stop(work, window).await;
         if opened.is_err() && !self.open {
-            work.run.board.leave_window(work.host());
+            work.run.board.give_up_window(work.host());
         }
         opened
     }

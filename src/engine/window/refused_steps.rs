@@ -4,7 +4,7 @@ use super::window_refusal::WindowRefusal;
 use crate::engine::event::StepResult;
 use crate::engine::host_report::{planned_phase, report_as_planned};
 use crate::engine::host_work::HostWork;
-use crate::engine::run_state::ReachedPhase;
+use crate::engine::reached_phase::ReachedPhase;
 use crate::engine::step_groups::HostStepGroup;
 use crate::model::StepVerdict;
 use crate::plan::{HostPlan, StepPlan};

@@ -2,6 +2,7 @@
 
 use super::window_refusal::WindowRefusal;
 use crate::config::Project;
+use crate::engine::board_link::WindowDenial;
 use crate::engine::cancel::StopLevel;
 use crate::engine::event::Event;
 use crate::engine::host_start::{check_failure_budget, describe_held_canary, find_held_canary, stop_new_windows};
@@ -19,7 +20,7 @@ pub(super) async fn await_window_turn(run: &ApplyContext<'_>, host: &HostName) -
     let board = run.board;
     check_hours_of(run, host)?;
     let wave = run.rollout.find_wave(host).unwrap_or_default();
-    if !board.can_enter_window(host, wave) {
+    if board.must_await_window(host, wave) {
         run.emit_event(Event::AwaitingWindow { host: host.clone(), wave });
     }
     // A waiting host gives up its place among the active hosts; otherwise hosts of earlier waves might never start.
@@ -28,7 +29,7 @@ pub(super) async fn await_window_turn(run: &ApplyContext<'_>, host: &HostName) -
     let entered = tokio::select! {
         biased;
         () = run.cancel.wait_for_level(StopLevel::Finish) => Err(WindowRefusal::Stopped),
-        entered = board.enter_window(host, wave) => entered.map_err(WindowRefusal::Never),
+        entered = board.enter_window(host, wave) => entered.map_err(|denial| note_denial(run, host, denial)),
     };
     if let Ok(permit) = run.window.acquire().await {
         permit.forget();
@@ -43,9 +44,20 @@ pub(super) async fn await_window_turn(run: &ApplyContext<'_>, host: &HostName) -
         None => check_hours_of(run, host),
     };
     if allowed.is_err() {
-        board.leave_window(host);
+        board.give_up_window(host);
     }
     allowed
+}
+
+/// Records what holds back the window of a host, if a canary is held back.
+fn note_denial(run: &ApplyContext<'_>, host: &HostName, denial: WindowDenial) -> WindowRefusal {
+    match denial.held_back_by {
+        Some(by) => {
+            run.board.hold_back(host, by);
+            WindowRefusal::Held(denial.why)
+        }
+        None => WindowRefusal::Never(denial.why),
+    }
 }
 
 /// Checks the hours, and that no canary was held back before. Records what holds back the window of the host.

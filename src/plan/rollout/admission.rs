@@ -20,6 +20,12 @@ pub struct RolloutProgress {
 }
 
 impl RolloutProgress {
+    /// Records that the window of a host opens.
+    pub fn enter_window(&mut self, host: &HostName) {
+        self.busy.remove(host);
+        self.inside.insert(host.clone());
+    }
+
     /// Records that a host has finished the run. If its window is open, it stays out of service.
     pub fn finish_host(&mut self, host: &HostName, plan: &RolloutPlan) {
         if self.inside.remove(host) {
@@ -75,7 +81,9 @@ impl RolloutPlan {
         if let Some(why) = self.check_budget(&out).or_else(|| self.check_quorum(host, &out)) {
             return WindowDecision::Never(why);
         }
-        let full = out.len() + progress.inside.len() >= self.max_unavailable;
+        // A host may be counted as out of service from the start and be inside a window that was left open.
+        let occupied = out.iter().copied().chain(&progress.inside).collect::<BTreeSet<&HostName>>();
+        let full = occupied.len() >= self.max_unavailable;
         let free = !full && self.is_outside_quorums(host, &progress.inside);
         if free && wave <= progress.over {
             return WindowDecision::Go;
