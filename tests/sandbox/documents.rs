@@ -85,6 +85,8 @@ fn json_documents_of_every_verb_match_their_schema() {
     let listed: Value = serde_json::from_str(&lab.shell("cat document.json")).unwrap();
     let names = [0, 1].map(|at| listed["runs"][at]["run"]["info"]["run"].as_str().unwrap());
     seen.insert(result(&lab, &schema, &["runs", "--compare", names[1], names[0]]));
+    lab.inside("inventory.yaml", "a", "echo moved >/etc/lab");
+    seen.insert(result(&lab, &schema, &["undo", "last", "--dry-run"]));
     seen.insert(result(&lab, &schema, &["sandbox", "reset"]));
     assert_eq!(seen, results, "this test runs a verb for every result of the schema");
     lab.nothing_is_left();
