@@ -77,18 +77,23 @@ output: number
 command: [cat, /srv/speed]
 ";
 
-const RETURN_TESTS: &str = "rollout: { return_tests: return }
-tests: { return: [{ test: speed, on: all, least: 10 }] }
-apply: [{ recipe: driver, on: all }]
-";
+/// The second entry is about another host.
+fn return_tests(nodes: &[Node]) -> String {
+    let [own, other] = [&nodes[0].name, &nodes[1].name];
+    let entries = format!("{{ test: speed, on: {own}, least: 10 }}, {{ test: speed, on: {other}, least: 99 }}");
+    format!(
+        "rollout: {{ return_tests: return }}\ntests: {{ return: [{entries}] }}\napply: [{{ recipe: driver, on: {own} }}]\n"
+    )
+}
 
 /// Passed verifications do not bring back a host that is slow.
 #[test]
 fn host_is_not_brought_back_before_it_passes_its_tests() {
-    let Some(nodes) = Fleet::take(1) else { return };
+    let Some(nodes) = Fleet::take(2) else { return };
     let node = &nodes[0];
     node.must("touch /srv/gpu");
-    let project = Project::new(&nodes).recipe("driver", DRIVER).file("tests/speed.yaml", SPEED).inventory(RETURN_TESTS);
+    let project = Project::new(&nodes).recipe("driver", DRIVER).file("tests/speed.yaml", SPEED);
+    let project = project.inventory(&return_tests(&nodes));
     let plan = project.forge(["plan", "inventory.yaml"]);
     assert!(plan.stdout.contains("back in service once it passes speed"), "{plan}");
 

@@ -2,14 +2,14 @@
 
 use super::host_proof::store_proofs;
 use super::report::{TestReport, TestRow};
-use super::test_host::{TestHost, TestSession, list_test_probes};
+use super::test_host::{TestHost, TestSession, list_test_probes, refuse_in_use};
 use super::test_run::{TestedBatch, list_fact_names, run_tests, stop_programs};
 use crate::acceptance::TestVerdict;
-use crate::config::DeclaredTest;
 use crate::engine::cancel::StopLevel;
 use crate::engine::event::{Event, ReturnTest};
 use crate::engine::host_work::HostWork;
-use crate::engine::window::{ReturnCheck, ReturnFuture, WindowRefusal};
+use crate::engine::window::{ReturnCheck, ReturnFuture, WindowRefusal, list_unexplained_holders};
+use crate::model::UntrustedText;
 use crate::plan::HostWindow;
 use crate::probe::Probe;
 use std::collections::BTreeSet;
@@ -23,41 +23,59 @@ impl ReturnCheck for ReturnTests {
         Box::pin(async move {
             match window.return_tests.is_empty() {
                 true => (Vec::new(), Ok(())),
-                false => test_before_return(work, &window.return_tests).await,
+                false => test_before_return(work, window).await,
             }
         })
     }
 }
 
+/// The measurements of a host.
+struct HostMeasurements {
+    reports: Vec<TestReport>,
+    /// Why the host does not have their results.
+    unstored: Option<UntrustedText>,
+}
+
 /// Runs the tests that the plan names, and reports their results.
-async fn test_before_return(work: &mut HostWork<'_>, names: &[String]) -> (Vec<ReturnTest>, Result<(), WindowRefusal>) {
+async fn test_before_return(
+    work: &mut HostWork<'_>,
+    window: &HostWindow,
+) -> (Vec<ReturnTest>, Result<(), WindowRefusal>) {
     let host = work.host().clone();
-    work.run.emit_event(Event::ReturnTestsStarted { host: host.clone(), tests: names.to_vec() });
-    let reports = match measure_host(work).await {
-        Ok(reports) => reports,
+    work.run.emit_event(Event::ReturnTestsStarted { host: host.clone(), tests: window.return_tests.clone() });
+    let HostMeasurements { reports, unstored } = match measure_host(work, window).await {
+        Ok(measured) => measured,
         Err(refusal) => return (Vec::new(), Err(refusal)),
     };
-    let tests: Vec<ReturnTest> =
-        reports.iter().flat_map(|report| report.rows.iter().map(move |row| build_result(report, row))).collect();
+    // An entry of the set may be about other hosts.
+    let rows = || reports.iter().flat_map(|report| report.rows.iter().map(move |row| (report, row)));
+    let own = rows().filter(|(_, row)| row.hosts.contains(&host));
+    let tests: Vec<ReturnTest> = own.map(|(report, row)| build_result(report, row)).collect();
     work.run.emit_event(Event::ReturnTestsFinished { host, tests: tests.clone() });
-    let lost = reports.iter().flat_map(|report| &report.rows).any(|row| !row.lost.is_empty());
+    let lost = rows().any(|(_, row)| !row.lost.is_empty());
     if lost && work.observe(&BTreeSet::from([Probe::Records]), &work.run.project.secrets).await.is_err() {
         return (tests, Err(WindowRefusal::Stopped));
     }
-    let passed = judge_results(&tests);
+    let passed = judge_results(&tests).and_then(|()| match unstored {
+        Some(why) => Err(WindowRefusal::Failed(format!("cannot store the results of its tests: {}", why.raw()))),
+        None => Ok(()),
+    });
     (tests, passed)
 }
 
 /// Measures the host, and stores which tests it passed.
-async fn measure_host(work: &mut HostWork<'_>) -> Result<Vec<TestReport>, WindowRefusal> {
+async fn measure_host(work: &mut HostWork<'_>, window: &HostWindow) -> Result<HostMeasurements, WindowRefusal> {
     let (run, name) = (work.run, work.host());
-    let Some((set, _)) = &run.project.rollout.return_tests else { return Ok(Vec::new()) };
-    let tests: &[DeclaredTest] = run.project.tests.sets.get(set).map(Vec::as_slice).unwrap_or_default();
+    let declared = run.project.rollout.return_tests.as_ref().map(|(set, _)| set);
+    let Some((set, tests)) = declared.and_then(|set| Some((set, run.project.tests.sets.get(set)?))) else {
+        return Err(WindowRefusal::Failed("the tests that the plan names are not declared".to_owned()));
+    };
     let probes = list_test_probes(&list_fact_names(tests));
     let observation = work.link.observe(&probes, &run.project.secrets).await?;
+    refuse_in_use(list_unexplained_holders(work, window, &observation))
+        .map_err(|why| WindowRefusal::Failed(format!("not tested before its return: {}", why.raw())))?;
     let mut host = TestHost::new(run.project, name, TestSession::Lent(work.link.session()));
-    host.read_observation(run.project, &observation)
-        .map_err(|why| WindowRefusal::Unknown(format!("not tested before its return: {}", why.raw())))?;
+    host.read_observation(run.project, &observation);
     let hosts = [host];
     let mut reports = Vec::new();
     // The rounds of one host among many are not reported.
@@ -69,13 +87,10 @@ async fn measure_host(work: &mut HostWork<'_>) -> Result<Vec<TestReport>, Window
         () = run.cancel.wait_for_level(StopLevel::Detach) => {}
     }
     if run.cancel.level() > StopLevel::No {
-        return Err(WindowRefusal::Stopped);
+        return Err(WindowRefusal::Failed("its tests were stopped".to_owned()));
     }
     let stored = store_proofs(run.project, &hosts, (set, &run.options.run), &reports, run.options).await;
-    match stored.into_iter().find_map(|stored| stored.failed) {
-        Some(why) => Err(WindowRefusal::Failed(format!("cannot store the results of its tests: {}", why.raw()))),
-        None => Ok(reports),
-    }
+    Ok(HostMeasurements { reports, unstored: stored.into_iter().find_map(|stored| stored.failed) })
 }
 
 fn build_result(report: &TestReport, row: &TestRow) -> ReturnTest {
@@ -99,19 +114,18 @@ fn judge_results(tests: &[ReturnTest]) -> Result<(), WindowRefusal> {
         None => format!("test `{}`", test.test),
     };
     let failed = tests.iter().find_map(|test| match &test.verdict {
-        TestVerdict::Fail { reason, .. } => Some(WindowRefusal::Failed(format!("{} failed: {reason}", name(test)))),
+        TestVerdict::Fail { reason, .. } => Some(format!("{} failed: {reason}", name(test))),
         _ => None,
     });
     let missing = || {
         tests.iter().find_map(|test| match &test.verdict {
-            TestVerdict::NotMeasured { reason } => {
-                Some(WindowRefusal::Unknown(format!("{} was not measured: {reason}", name(test))))
-            }
+            TestVerdict::NotMeasured { reason } => Some(format!("{} was not measured: {reason}", name(test))),
             _ => None,
         })
     };
-    match failed.or_else(missing) {
-        Some(refusal) => Err(refusal),
+    let nothing = || tests.is_empty().then(|| "none of its tests was measured".to_owned());
+    match failed.or_else(missing).or_else(nothing) {
+        Some(why) => Err(WindowRefusal::Failed(why)),
         None => Ok(()),
     }
 }
@@ -131,7 +145,8 @@ mod tests {
         let fail = || result("c", TestVerdict::Fail { value: Some(0.5), reason: "0.5, expected at least 1".into() });
         assert_eq!(judge_results(&[pass(), pass()]), Ok(()));
         let unknown = "test `b` was not measured: exit status 1".to_owned();
-        assert_eq!(judge_results(&[pass(), missing()]), Err(WindowRefusal::Unknown(unknown)));
+        assert_eq!(judge_results(&[pass(), missing()]), Err(WindowRefusal::Failed(unknown)));
+        assert_eq!(judge_results(&[]), Err(WindowRefusal::Failed("none of its tests was measured".to_owned())));
         let failed = "test `c` of mlx5_0 failed: 0.5, expected at least 1".to_owned();
         let of_rail = ReturnTest { rail: Some("mlx5_0".into()), ..fail() };
         assert_eq!(judge_results(&[missing(), of_rail]), Err(WindowRefusal::Failed(failed)), "the failure is named");

@@ -209,15 +209,14 @@ impl<'s> TestHost<'s> {
     /// Checks that nothing uses the host's devices, and reads what results and programs depend on.
     async fn check_and_read(&mut self, project: &Project, facts: &BTreeSet<&'static str>) -> Result<(), UntrustedText> {
         let observation = self.link.observe(&list_test_probes(facts), &project.secrets).await;
-        self.read_observation(project, &observation.map_err(|error| describe_transport_error(&error))?)
+        let observation = observation.map_err(|error| describe_transport_error(&error))?;
+        refuse_in_use(list_device_holders(&observation))?;
+        self.read_observation(project, &observation);
+        Ok(())
     }
 
     /// Takes over the answers to [`list_test_probes`].
-    ///
-    /// # Errors
-    /// Processes hold the devices of the host, or it is not known whether they do.
-    pub fn read_observation(&mut self, project: &Project, observation: &Observation) -> Result<(), UntrustedText> {
-        refuse_in_use(list_device_holders(observation))?;
+    pub fn read_observation(&mut self, project: &Project, observation: &Observation) {
         if let Ok(ProbeReading::Records(state)) = observation.get(&Probe::Records) {
             self.proofs = state.records.get(&proofs_file_name(&project.cluster)).cloned();
         }
@@ -225,7 +224,6 @@ impl<'s> TestHost<'s> {
         if let Some(Ok(devices)) = self.facts.0.get("rdma") {
             self.adapters = read_adapters(devices);
         }
-        Ok(())
     }
 
     /// Returns the facts that were read before the tests.
@@ -248,7 +246,7 @@ pub(super) struct TestService<'s, 'r> {
 }
 
 /// Refuses a host whose devices processes hold.
-fn refuse_in_use(holders: Result<Vec<UntrustedText>, String>) -> Result<(), UntrustedText> {
+pub(super) fn refuse_in_use(holders: Result<Vec<UntrustedText>, String>) -> Result<(), UntrustedText> {
     let holders = holders.map_err(|why| format!("use of its devices could not be determined: {why}"))?;
     match holders.first() {
         Some(first) => Err(format!("in use: {}", first.raw()).into()),

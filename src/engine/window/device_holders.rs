@@ -146,6 +146,32 @@ fn join_holders(holders: &[UntrustedText]) -> String {
     holders.iter().map(UntrustedText::raw).collect::<Vec<_>>().join("; ")
 }
 
+/// Returns a description of each process that holds the devices of a host out of service and that neither the inventory
+/// nor a drained node explains: units that are declared to run, or that the window stops, and pods that a drain leaves.
+///
+/// # Errors
+/// Returns why the holders are not known.
+pub(in crate::engine) fn list_unexplained_holders(
+    work: &HostWork<'_>,
+    window: &HostWindow,
+    observation: &Observation,
+) -> Result<Vec<UntrustedText>, String> {
+    let declared = list_declared_units(work);
+    let is_own = |unit: &str| declared.contains(unit) || window.stops.iter().any(|stop| stop.name == unit);
+    Ok(select_unexplained(parse_holders(observation)?, is_own, window.kubernetes.is_some()))
+}
+
+/// `pods_stay`: the pods that are left are those that a drain leaves.
+fn select_unexplained(
+    holders: Vec<DeviceHolderProcess>,
+    is_own: impl Fn(&str) -> bool,
+    pods_stay: bool,
+) -> Vec<UntrustedText> {
+    let is_explained =
+        |holder: &DeviceHolderProcess| holder.unit.as_deref().is_some_and(&is_own) || pods_stay && holder.pod;
+    holders.into_iter().filter(|holder| !is_explained(holder)).map(|holder| holder.told).collect()
+}
+
 /// Returns a description of each process that holds the host's devices.
 ///
 /// # Errors
@@ -204,6 +230,31 @@ mod tests {
         let pod = json!({"pid": 8, "user": "root", "command": "x", "devices": ["/dev/nvidia1"], "pod": "ml/train", "unit": "k.service"});
         assert_eq!(told(&pod).as_deref(), Some("pid 8 (x) of root, pod ml/train, holds /dev/nvidia1"));
         assert_eq!(told(&json!({"user": "root", "devices": []})), None);
+    }
+
+    /// The daemons of the driver run again when a host is tested before its return.
+    #[test]
+    fn declared_units_and_pods_of_a_drained_node_do_not_keep_a_host_from_its_tests() {
+        let holder = |pid: u32, unit: Option<&str>, pod| DeviceHolderProcess {
+            pid,
+            unit: unit.map(str::to_owned),
+            pod,
+            told: format!("pid {pid}").into(),
+        };
+        let all = || {
+            vec![
+                holder(1, Some("nvidia-persistenced.service"), false),
+                holder(2, Some("crio-1.scope"), true),
+                holder(3, Some("session-4.scope"), false),
+                holder(4, None, false),
+            ]
+        };
+        let names = |pods_stay| {
+            let left = select_unexplained(all(), |unit| unit == "nvidia-persistenced.service", pods_stay);
+            left.iter().map(|told| told.raw().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(true), ["pid 3", "pid 4"]);
+        assert_eq!(names(false), ["pid 2", "pid 3", "pid 4"]);
     }
 
     #[test]

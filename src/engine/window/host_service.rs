@@ -146,6 +146,18 @@ impl<'r> HostService<'r> {
         Ok(())
     }
 
+    /// Starts the units again that this run stopped. Programs that test the host may need them.
+    ///
+    /// # Errors
+    /// A unit does not start.
+    pub async fn start_stopped_units(&mut self, work: &mut HostWork<'_>) -> Result<(), WindowRefusal> {
+        if !self.stopped.is_empty() {
+            run_own_script(work, window_scripts::build_start_script(&self.stopped), STOP_UNITS_LIMIT).await?;
+            self.stopped.clear();
+        }
+        Ok(())
+    }
+
     /// Brings the host back into service. Services and holds were restored by the steps that declare them.
     ///
     /// # Errors
@@ -154,9 +166,7 @@ impl<'r> HostService<'r> {
         if work.link.is_lost() {
             return Err(WindowRefusal::Stopped);
         }
-        if !self.stopped.is_empty() {
-            run_own_script(work, window_scripts::build_start_script(&self.stopped), STOP_UNITS_LIMIT).await?;
-        }
+        self.start_stopped_units(work).await?;
         self.node.await_ready(window, work.view.boot_id().as_deref()).await?;
         self.node.release_node(window).await?;
         self.slurm.resume_node(work, window).await?;

@@ -99,6 +99,7 @@ impl<'r> MaintenanceWindow<'r> {
         if let Some(why) = find_window_failure(work, window, !self.reboots.is_empty()).await {
             return Err(WindowRefusal::Open(why));
         }
+        self.service.start_stopped_units(work).await?;
         let (tests, passed) = self.returns.check_host(work, window).await;
         self.return_tests = tests;
         passed?;

@@ -27,7 +27,7 @@ mod window_refusal;
 mod window_scripts;
 mod window_turn;
 
-pub(super) use device_holders::{list_device_holders, list_lasting_holders};
+pub(super) use device_holders::{list_device_holders, list_lasting_holders, list_unexplained_holders};
 pub(super) use drain_obstacles::note_drain_obstacles;
 pub(super) use maintenance::MaintenanceWindow;
 pub(super) use return_check::{ReturnCheck, ReturnFuture};

@@ -110,7 +110,8 @@ fn build_window(
 /// Returns the tests that the host has to pass before its window closes. Simulated hardware cannot be measured.
 fn list_return_tests(case: &HostContext<'_>) -> Vec<String> {
     let project = case.ground.project;
-    let set = project.rollout.return_tests.iter().filter(|_| !project.is_simulated(&case.host.name));
+    let is_simulated = project.is_simulated(&case.host.name) || case.seen.facts.is_hardware_simulated();
+    let set = project.rollout.return_tests.iter().filter(|_| !is_simulated);
     let entries = set.filter_map(|(set, _)| project.tests.sets.get(set)).flatten();
     let own = entries.filter(|test| test.hosts.contains(&case.host.name));
     own.map(|test| test.definition.name.clone()).collect()
