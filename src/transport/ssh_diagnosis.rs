@@ -39,20 +39,30 @@ fn classify_failure(failure: &SshFailureLogs<'_>, target: &ConnectionTarget) -> 
 /// Reports whether the host printed something and then closed the connection: sshd shows the reason of PAM, such as an
 /// expired account or `/etc/nologin`, and closes. Limits and filters close before anything can be printed.
 fn is_login_refusal(failure: &SshFailureLogs<'_>) -> bool {
-    !failure.log.contains("kex_exchange_identification") && !failure.stderr.trim().is_empty() && !failure.log.is_empty()
+    let is_before_login = failure.log.contains("_exchange_identification");
+    !is_before_login && !failure.stderr.trim().is_empty() && !failure.log.is_empty()
 }
 
 fn refusal_error(failure: &SshFailureLogs<'_>, target: &ConnectionTarget) -> TransportError {
     let message = format!("`{}` closed the connection during the login of {}", target.address, target.user_name());
-    TransportError::new(TransportErrorKind::Connect, message)
+    // A banner, and an sshd that restarts, look alike: it is tried again.
+    TransportError::new(TransportErrorKind::Dropped, message)
         .hint("check the account on the host (`chage -l`), `/etc/nologin`, and the log of sshd")
         .with_output(failure.stderr.as_bytes())
 }
 
 /// Returns the name of the host whose key is unknown, as ssh logs it, without a port.
 pub(super) fn find_unknown_key_name<'a>(log: &'a str, jumps: &'a str) -> Option<&'a str> {
-    let name = [log, jumps].into_iter().find_map(|log| text_between(log, "host key is known for ", " and you"))?;
+    let name = [log, jumps].into_iter().find_map(find_key_name)?;
     Some(name.trim_start_matches('[').split(']').next().unwrap_or(name))
+}
+
+/// Returns the name of the host whose key is unknown. The log may also have texts of the host, and the name becomes part
+/// of a command that people copy: a name with other characters is none of ssh.
+fn find_key_name(log: &str) -> Option<&str> {
+    let name = text_between(log, "host key is known for ", " and you")?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:%[]-".contains(&byte);
+    (!name.starts_with('-') && name.bytes().all(is_plain)).then_some(name)
 }
 
 /// ssh's name for the peer when it connects through a proxy command.
@@ -167,7 +177,7 @@ fn format_port(target: &ConnectionTarget) -> String {
 
 /// Parses `No ED25519 host key is known for [10.0.0.1]:2222 and you have requested strict checking.`
 fn unknown_key_error(said: &str, known_hosts: Option<&str>, target: &ConnectionTarget) -> TransportError {
-    let name = text_between(said, "host key is known for ", " and you").unwrap_or(&target.address);
+    let name = find_key_name(said).unwrap_or(&target.address);
     let error = TransportError::new(TransportErrorKind::HostKeyUnknown, format!("unknown host key of `{name}`"));
     let file = match (&target.known_hosts, known_hosts) {
         (Some(declared), _) => quote_word(declared.as_str()),
@@ -245,7 +255,7 @@ mod tests {
         let closed = "Connection closed by 10.0.0.1 port 22\r\n";
         let printed = "Your account has expired; please contact your system administrator.\n";
         let error = diagnose_login(closed, printed, None);
-        assert_eq!((error.kind, error.retryable), (TransportErrorKind::Connect, false));
+        assert_eq!((error.kind, error.retryable), (TransportErrorKind::Dropped, true));
         assert_eq!(error.message, "`n1` closed the connection during the login of `deploy`");
         assert_eq!(error.said.unwrap().raw(), printed.trim());
         assert!(error.hint.unwrap().contains("`chage -l`"));
