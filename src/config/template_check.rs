@@ -7,7 +7,7 @@ use super::tree_render::{build_template_diag, locate_range};
 use super::{
     Recipe, RecipeStep, RecipeVerification, SourceExpr, StackUse, VerifyTarget, YamlData, YamlKey, YamlNode, scalar,
 };
-use crate::diag::{Diag, DiagCode, DiagList, SourceMap, Span, did_you_mean};
+use crate::diag::{Diag, DiagCode, DiagList, SourceMap, Span, find_slip};
 use crate::facts::FactShape;
 use crate::model::HostName;
 use indexmap::IndexMap;
@@ -203,7 +203,7 @@ impl TemplateChecker<'_> {
     /// inventories have: a name that resembles none is no error.
     fn find_meant_group(&self, name: &str) -> Option<&str> {
         let names = || self.groups.keys().map(String::as_str).chain(["all"]);
-        did_you_mean(name, names()).filter(|_| names().all(|known| known != name))
+        find_slip(name, names()).filter(|_| names().all(|known| known != name))
     }
 
     /// Returns the error of one path, without its place.

@@ -8,7 +8,7 @@ mod suggest;
 pub use code::DiagCode;
 pub use render::{escape_control, render_diag};
 pub use source::{FileId, SourceMap, Span};
-pub use suggest::did_you_mean;
+pub use suggest::{did_you_mean, find_slip};
 
 use schemars::JsonSchema;
 use serde::Serialize;

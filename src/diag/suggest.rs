@@ -28,6 +28,24 @@ pub fn did_you_mean<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -
         .map(|(_, candidate)| candidate)
 }
 
+/// Returns the known name of which `typed` is most likely a slip: two letters are swapped, or one of a long name is missing
+/// or doubled. Other names that resemble each other are often both meant: `gpu` and `cpu`, `h100` and `h200`.
+pub fn find_slip<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let is_slip = |candidate: &&str| {
+        let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
+        let sorted = |text: &str| {
+            let mut letters: Vec<char> = text.chars().collect();
+            letters.sort_unstable();
+            letters
+        };
+        let is_swapped = sorted(typed) == sorted(candidate);
+        let lengths = (typed.chars().count(), candidate.chars().count());
+        let is_one_off = lengths.0.abs_diff(lengths.1) == 1 && lengths.0.min(lengths.1) >= 5;
+        edit_distance(typed, candidate) == 1 && digits(typed) == digits(candidate) && (is_swapped || is_one_off)
+    };
+    known.into_iter().find(is_slip)
+}
+
 fn edit_distance(typed: &str, candidate: &str) -> usize {
     strsim::osa_distance(&typed.to_lowercase(), &candidate.to_lowercase())
 }
@@ -52,6 +70,24 @@ pub(super) fn format_name_hint<'a>(typed: &str, known: impl IntoIterator<Item = 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_resemble_each_other_are_no_slip() {
+        let slip = |typed, known: &[&'static str]| find_slip(typed, known.iter().copied());
+        assert_eq!(slip("wbe", &["db", "web"]), Some("web"));
+        assert_eq!(slip("debain", &["debian"]), Some("debian"));
+        assert_eq!(slip("storag", &["storage"]), Some("storage"));
+        for (typed, known) in [
+            ("cpu", "gpu"),
+            ("h100", "h200"),
+            ("rack12", "rack21"),
+            ("web", "webs"),
+            ("tencentos", "centos"),
+            ("a", "a"),
+        ] {
+            assert_eq!(slip(typed, &[known]), None, "{typed} {known}");
+        }
+    }
 
     #[test]
     fn name_that_was_cut_short_is_completed() {

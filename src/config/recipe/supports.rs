@@ -3,7 +3,7 @@
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{RecipeRule, SourceExpr, YamlKey, YamlNode};
-use crate::diag::{Diag, DiagCode, Span, did_you_mean};
+use crate::diag::{Diag, DiagCode, Span, find_slip};
 use crate::model::BlockClass;
 
 /// `ID` of common distributions, for which a similar id is a typing error.
@@ -53,7 +53,7 @@ fn read_system(key: &YamlKey, node: &YamlNode, cx: &mut LoadContext<'_>) -> Opti
         return None;
     }
     // Any other id is valid: the list is not complete.
-    if let Some(near) = did_you_mean(&key.text, COMMON_IDS).filter(|_| !COMMON_IDS.contains(&key.text.as_str())) {
+    if let Some(near) = find_slip(&key.text, COMMON_IDS).filter(|_| !COMMON_IDS.contains(&key.text.as_str())) {
         let diag = Diag::error(DiagCode::BadValue, format!("`{}` is not the id of a distribution", key.text));
         cx.push_diag(diag.with_span(key.span).hint(format!("did you mean `{near}`?")));
         return None;
