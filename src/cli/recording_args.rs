@@ -88,7 +88,7 @@ fn read_recordings(paths: &[Utf8PathBuf]) -> Result<Option<Recording>, CliError>
         files.extend(list_recording_files(path)?);
     }
     // Parsing the answers of many hosts takes as long as planning.
-    let recordings = plan::map_parallel(&files, |path| read_recording(path));
+    let recordings = plan::map_large_parallel(&files, |path| read_recording(path));
     let recordings = files.iter().zip(recordings).map(|(path, recording)| Ok((path.as_str(), recording?)));
     let recordings = recordings.collect::<Result<Vec<_>, CliError>>()?;
     Recording::merge(recordings).map_err(|twice| {

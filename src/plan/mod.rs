@@ -73,7 +73,7 @@ pub use observed_host::{
     HostReachability, HostRefusal, ObservedHost, ObservedNode, StalePlanReason, UnreachableReason,
 };
 pub use ongoing_work::OngoingWork;
-pub use parallel::map_parallel;
+pub use parallel::{map_large_parallel, map_parallel};
 pub use planner::{PlanInputs, list_blocked_steps, list_hosts_in_order, plan};
 pub use preconditions::{collect_preconditions, describe_changed_preconditions};
 pub use recorded_resources::{collect_former_resources, resource_identity};

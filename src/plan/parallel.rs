@@ -12,6 +12,12 @@ pub fn map_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync
     map_on_threads(cores.min(items.len() / ITEMS_PER_THREAD), items, work)
 }
 
+/// Does `work` for each of a few large items, such as files.
+pub fn map_large_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    map_on_threads(cores.min(items.len()), items, work)
+}
+
 fn map_on_threads<T: Sync, R: Send>(threads: usize, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     if threads < 2 || items.is_empty() {
         return items.iter().map(work).collect();
