@@ -192,7 +192,7 @@ fn archive_of_the_stack_is_compared_before_the_window() {
     host.write("installed", "MLNX_OFED_LINUX-23.10-0.5.5.0:\n");
     host.write("module", "/lib/modules/6.1.0/updates/dkms/mlx5_core.ko\n");
     let (status, said) = check_archive(&host, "24.10-0.7.0.0", &zeros);
-    assert_eq!(status, 3);
+    assert_eq!(status, 1, "another recipe may bring it in the same run");
     assert!(said.contains("ofed.tgz does not exist"), "{said}");
     let pack = "cd /srv/ && tar -czf ofed.tgz MLNX_OFED_LINUX-* && sha256sum <ofed.tgz";
     let digest = host.run(pack).stdout[..64].to_owned();
