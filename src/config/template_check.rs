@@ -200,7 +200,7 @@ impl TemplateChecker<'_> {
     }
 
     /// Returns the group that is meant by a name that no group has. A recipe may ask for groups that only other
-    /// inventories have: a name that resembles none is no error.
+    /// inventories have: other names are not reported.
     fn find_meant_group(&self, name: &str) -> Option<&str> {
         let names = || self.groups.keys().map(String::as_str).chain(["all"]);
         find_slip(name, names()).filter(|_| names().all(|known| known != name))

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_resemble_each_other_are_no_slip() {
+    fn similar_names_are_not_slips() {
         let slip = |typed, known: &[&'static str]| find_slip(typed, known.iter().copied());
         assert_eq!(slip("wbe", &["db", "web"]), Some("web"));
         assert_eq!(slip("debain", &["debian"]), Some("debian"));

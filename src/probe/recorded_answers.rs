@@ -167,37 +167,23 @@ mod tests {
         assert_eq!(of(None), None);
     }
 
+    fn build_check(script: &str, timeout_s: Option<u64>) -> Probe {
+        let (id, script, env) = ("a/b".into(), script.into(), Vec::new());
+        Probe::Check(Box::new(CheckProbe { id, script, user: None, cwd: None, env, timeout_s }))
+    }
+
     #[test]
     fn check_answer_is_reused_for_another_timeout() {
-        let check = |script: &str, timeout_s| {
-            Probe::Check(Box::new(CheckProbe {
-                id: "a/b".into(),
-                script: script.into(),
-                user: None,
-                cwd: None,
-                env: Vec::new(),
-                timeout_s,
-            }))
-        };
         let mut recorded = Observation::default();
         let output = || ProbeReading::Output(crate::probe::ProbeOutput { status: 3, ..Default::default() });
-        recorded.insert(check("true", Some(60)), Ok(output()));
-        assert_eq!(of(&recorded, check("true", None)), Ok(output()));
-        assert_eq!(of(&recorded, check("false", None)).unwrap_err(), "not recorded");
+        recorded.insert(build_check("true", Some(60)), Ok(output()));
+        assert_eq!(of(&recorded, build_check("true", None)), Ok(output()));
+        assert_eq!(of(&recorded, build_check("false", None)).unwrap_err(), "not recorded");
     }
 
     #[test]
     fn check_is_found_by_its_script_digest() {
-        let check = |script: &str| {
-            Probe::Check(Box::new(CheckProbe {
-                id: "a/b".into(),
-                script: script.into(),
-                user: None,
-                cwd: None,
-                env: Vec::new(),
-                timeout_s: None,
-            }))
-        };
+        let check = |script: &str| build_check(script, None);
         let mut recorded = Observation::default();
         let told = with_script_digest(&check("true"));
         assert_eq!(with_script_digest(&told), told);

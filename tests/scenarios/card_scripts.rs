@@ -169,7 +169,7 @@ fn instances_are_created_on_gpus_that_have_others() {
     host.write("refused", "Unable to create a GPU instance on GPU  1 using profile 9: Insufficient Resources\n");
     host.write("gpus/1", "");
     let said = host.read("refused") + "GPU 1: the instances 3g.40gb, 2g.20gb, 1g.10gb cannot be created\n";
-    assert_eq!(run(&host, &program), (1, said), "what was not there to destroy is not reported");
+    assert_eq!(run(&host, &program), (1, said), "missing instances are not reported");
     host.remove("sys/module/nvidia/version");
     assert_eq!(run(&host, check), (2, "the driver is not loaded\n".to_owned()));
 }

@@ -1,6 +1,6 @@
 //! Carries out one plan with workers, and merges the reports of their hosts with those of the others.
 
-use super::coordination::Coordination;
+use super::coordination::WorkerCoordination;
 use super::shard_report::report_without_results;
 use super::sharded_apply::ShardedApply;
 use crate::config::StepExpander;
@@ -33,7 +33,7 @@ pub async fn apply_in_shards(run: &ShardedApply<'_>, plan: &Plan, observed: Obse
     let mut observed = SplitObservation::new(observed);
     let acting: Vec<HostName> =
         plan.hosts.iter().map(|host| &host.host).filter(|host| acting.contains(*host)).cloned().collect();
-    let mut coordination = Coordination::new(run, plan, &acting, &observed.rest);
+    let mut coordination = WorkerCoordination::new(run, plan, &acting, &observed.rest);
     let board = Some(coordination.run_state());
     // Other hosts may wait for their steps.
     for report in run.apply_here(plan, &idle, observed.take_hosts(&idle), board).await {

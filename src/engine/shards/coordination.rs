@@ -63,7 +63,7 @@ impl ActiveWorker {
 }
 
 /// The state of the coordinator.
-pub(super) struct Coordination<'r> {
+pub(super) struct WorkerCoordination<'r> {
     run: &'r ShardedApply<'r>,
     hosts: BTreeMap<&'r HostName, &'r HostPlan>,
     plan: &'r Plan,
@@ -80,7 +80,7 @@ pub(super) struct Coordination<'r> {
 
 type WorkerMessages = mpsc::UnboundedReceiver<(usize, WorkerMessage)>;
 
-impl<'r> Coordination<'r> {
+impl<'r> WorkerCoordination<'r> {
     /// Returns the state before any worker starts. `observed` has the values that hosts share.
     pub fn new(run: &'r ShardedApply<'r>, plan: &'r Plan, acting: &[HostName], observed: &ObservedHosts) -> Self {
         Self {

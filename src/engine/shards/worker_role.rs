@@ -57,7 +57,7 @@ impl WorkerRole {
         Self { run, failed, start, replaced: 0, inbox, sink: Box::new(sink), news: Box::new(news) }
     }
 
-    /// Returns the role with the inbox that the coordinator's answers come to.
+    /// Returns the role with the inbox of the coordinator's answers.
     pub fn with_inbox(self, inbox: AnswerInbox) -> Self {
         Self { inbox, ..self }
     }

@@ -3,8 +3,8 @@
 use super::simulated_project::SimulatedProject;
 use crate::model::HostOutcome;
 
-const ALL: &str = "apply:\n  - { recipe: first, on: all }\n  - { recipe: second, on: all }\n";
-const FIRST: &str = "steps:
+pub(super) const ALL: &str = "apply:\n  - { recipe: first, on: all }\n  - { recipe: second, on: all }\n";
+pub(super) const FIRST: &str = "steps:
   - name: try
     command: { check: 'test -e @root/first', apply: 'test ! -e @root/bad && touch @root/first' }
 ";

@@ -2,6 +2,7 @@
 
 use super::super::shards::WorkerMessage;
 use super::super::{Event, HostNews, StepResult};
+use super::across::{ALL, FIRST};
 use super::simulated_project::SimulatedProject;
 use super::window::DRIVER_ALONE;
 use super::worker_project::{WorkerSetup, run_with_workers};
@@ -163,11 +164,6 @@ fn report_that_cannot_be_read_counts_for_a_host_of_that_worker_only() {
     assert_eq!((ran.exit_code(), ran.host_outcome("n2")), (0, HostOutcome::Changed), "{:#?}", ran.report);
 }
 
-const ALL: &str = "apply:\n  - { recipe: first, on: all }\n  - { recipe: second, on: all }\n";
-const FIRST: &str = "steps:
-  - name: try
-    command: { check: 'test -e @root/first', apply: 'test ! -e @root/bad && touch @root/first' }
-";
 const SECOND: &str = "needs:
   first: { of: selected, least: 100% }
 steps:
@@ -213,7 +209,7 @@ fn barrier_over_workers_counts_hosts_without_changes() {
     assert_eq!((ran.exit_code(), ran.describe_step("n1", "second/go").as_str()), (0, "changed"), "{:#?}", ran.report);
 }
 
-/// The failed host ends the start of others, and with it the wait for them: that is no deadlock.
+/// The failed host ends the start of others, and with it the wait for them. Only a wait that nothing can end is a deadlock.
 #[test]
 fn spent_budget_ends_the_waits_for_hosts_that_do_not_start() {
     for workers in [1, 2] {

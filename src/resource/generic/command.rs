@@ -338,7 +338,7 @@ impl CommandResource {
         }
     }
 
-    /// Evaluates a check that reports that `apply` cannot help. An earlier step may remove what stands against it.
+    /// Evaluates a check that reports that `apply` cannot help. An earlier step may remove the obstacle.
     fn assess_blocked(&self, why: String, cx: &AssessmentContext<'_>) -> Assessment<CommandDiff> {
         match cx.predicted.and_then(|p| p.after.as_deref()) {
             None => Assessment::blocked(BlockClass::Host, why, json!({ "check": "blocked" })),
