@@ -68,6 +68,27 @@ fn units_timers_and_cron_jobs_converge_and_are_removed() {
     });
 }
 
+/// On a busy machine, the process of a started unit is scheduled late. Systemd counts the unit as active by then, so the
+/// stand-in does, too.
+const LATE_PROCESS: &str = r#"
+state() { systemctl show --property=ActiveState --value late.service; }
+printf '#!/bin/sh\nsleep 0.7\nexec %s "$@"\n' "$(command -v setsid)" >/usr/local/bin/setsid
+chmod 755 /usr/local/bin/setsid
+systemd-run --unit=late --collect --quiet --service-type=exec sh -c 'sleep 1; touch /tmp/done' && state
+systemd-run --unit=late --collect --quiet --service-type=exec true || echo refused
+while [ "$(state)" = active ]; do sleep 0.1; done
+[ -e /tmp/done ] && state
+rm /usr/local/bin/setsid
+systemd-run --unit=late --quiet sleep 60 && systemctl stop late && state
+"#;
+
+#[test]
+fn transient_unit_is_active_from_its_start_to_its_end() {
+    as_everybody(|lab| {
+        assert_eq!(lab.inside("inventory.yaml", "a", LATE_PROCESS), "active\nrefused\ninactive\ninactive\n");
+    });
+}
+
 /// A recording written by `facts` can be used to plan this inventory and another one. It marks its hosts as simulated.
 fn facts_alone_give_the_same_plan(lab: &Lab) {
     let facts = lab.forge(&["facts", "--record", "facts.json"]);

@@ -186,6 +186,8 @@ state() {
   noted "$1" ended
   ended=$out
   case $noted_type:$ended in
+    # One of systemd-run: its folder is there before its process, and is removed after it.
+    transient:) if [ -e "$kept/$1/main" ]; then out='inactive dead success'; else out='activating start success'; fi ;;
     *:stopped) out='inactive dead success' ;;
     target:*) out='active active success' ;;
     timer:*) out='active waiting success' ;;
