@@ -1,8 +1,11 @@
-{{/* The spec of a pod that runs `forge VERB INVENTORY ARGUMENTS` as a coordinator. */}}
+{{/* The spec of a pod that runs `forge VERB TARGET ARGUMENTS` as a coordinator; the target is a path on the volume. */}}
 {{- define "forge.coordinator" -}}
 {{- $root := .root -}}
 restartPolicy: Never
 serviceAccountName: {{ $root.Release.Name }}-coordinator
+{{- with $root.Values.pod }}
+{{ toYaml . }}
+{{- end }}
 {{- with $root.Values.imagePullSecrets }}
 imagePullSecrets: {{ toJson . }}
 {{- end }}
@@ -42,12 +45,18 @@ containers:
     command:
       - forge
       - {{ .verb }}
-      - {{ printf "%s/%s" $root.Values.volume.path $root.Values.project.inventory | quote }}
+      - {{ printf "%s/%s" $root.Values.volume.path .target | quote }}
       {{- range .args }}
       - {{ . | quote }}
       {{- end }}
     env:
       - { name: HOME, value: /home/forge }
+      {{- with $root.Values.env }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
+    {{- with $root.Values.envFrom }}
+    envFrom: {{ toJson . }}
+    {{- end }}
     securityContext: {{ include "forge.containerSecurity" $root }}
     resources: {{ toJson $root.Values.resources }}
     volumeMounts:
@@ -56,6 +65,9 @@ containers:
       - { name: tmp, mountPath: /tmp }
       {{- range $name, $path := $root.Values.secrets }}
       - { name: secret-{{ $name }}, mountPath: {{ $path | quote }}, readOnly: true }
+      {{- end }}
+      {{- with $root.Values.volumeMounts }}
+      {{- toYaml . | nindent 6 }}
       {{- end }}
 volumes:
   - name: volume
@@ -73,6 +85,9 @@ volumes:
     # root owns the files and the group of the pod can read them: ssh checks the mode only of keys that its own user
     # owns.
     secret: { secretName: {{ $name | quote }}, defaultMode: 0400 }
+  {{- end }}
+  {{- with $root.Values.volumes }}
+  {{- toYaml . | nindent 2 }}
   {{- end }}
 {{- end }}
 

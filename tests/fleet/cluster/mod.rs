@@ -6,6 +6,7 @@ mod api_faults;
 // The longest test: libtest starts it early because of its name.
 mod bare_servers;
 mod definitions;
+mod demo;
 mod drain;
 mod fault_proxy;
 mod helm;

@@ -2,7 +2,7 @@
 //! scheduler, on an API of their own. Other tests simulate kubelets; this one shows that the real one says the same.
 
 use super::support::{Cluster, Helm, Site};
-use super::worker_pods;
+use super::{demo, worker_pods};
 use crate::support::{Fleet, Node, Output};
 use std::path::Path;
 
@@ -77,6 +77,7 @@ fn job_is_proven_by_a_pod_that_really_ran() {
     causes_of_pods_that_do_not_run_are_reported(&api, &site);
     slow_job_is_diagnosed_from_its_pods(&api, &nodes[0], &site, &inventory);
     rdma_pod_fails_without_adapters(&nodes[0], &site, &inventory);
+    demo::plan_review_apply_and_drift_run_in_pods(&api, &nodes[0]);
     worker_pods::killed_pod_is_replaced(&api, &nodes[0]);
 }
 

@@ -257,6 +257,10 @@ impl Cluster {
         version["gitVersion"].as_str().expect("a version").to_owned()
     }
 
+    pub fn kubectl_program(&self) -> &Path {
+        &self.kubectl
+    }
+
     /// Returns the program, unless there should be none.
     pub fn helm(&self, which: Helm) -> Option<&Path> {
         match which {

@@ -42,13 +42,15 @@ fn chart_gives_a_coordinator_exactly_its_rights() {
     let Some(api) = Cluster::require() else { return };
     for (namespace, which) in [("chart-helm3", Helm::Three), ("chart-helm4", Helm::Four)] {
         let program = api.helm(which).expect("a helm");
-        let settings = "drift.enabled=true,apply.enabled=true,secrets.forge-ssh=/etc/forge/ssh,project.configMaps[0].name=inventory,project.configMaps[0].folder=project";
+        let settings = "drift.enabled=true,apply.enabled=true,plan.enabled=true,secrets.forge-ssh=/etc/forge/ssh,project.configMaps[0].name=inventory,project.configMaps[0].folder=project";
         let all = ["--set", settings];
         let linted = Output::of(limited(program).args(["lint", "--strict", CHART]).args(all), b"");
         assert!(linted.ok(), "{linted}");
         helm(api, program, &[&["install", "own", CHART, "-n", namespace, "--create-namespace"], &all[..]].concat());
         let names = api.kubectl(&["get", "cronjob,job,pvc,sa,role", "-n", namespace, "-o", "name"]);
-        for name in ["cronjob.batch/own-drift", "job.batch/own-apply-1", "persistentvolumeclaim/forge"] {
+        for name in
+            ["cronjob.batch/own-drift", "job.batch/own-apply-1", "job.batch/own-plan-1", "persistentvolumeclaim/forge"]
+        {
             assert!(names.lines().any(|line| line == name), "no {name}: {names}");
         }
         // The controller made a pod from the template: the API accepted it.

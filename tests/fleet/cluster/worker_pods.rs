@@ -7,7 +7,7 @@ use crate::support::{Fleet, Node, limited};
 use std::path::PathBuf;
 
 /// The volume: a file system of its own, because the disk of a node is small.
-const VOLUME: &str = "/srv/forge";
+pub const VOLUME: &str = "/srv/forge";
 const NAMESPACE: &str = "worker-pods";
 
 /// Mounts the volume. Before the kubelet starts, which has mounts of its own.
@@ -22,6 +22,13 @@ fn strip_forge() -> Vec<u8> {
     let stripped = limited("strip").arg("-o").arg(&small).arg(env!("CARGO_BIN_EXE_forge")).status().expect("strip");
     assert!(stripped.success());
     std::fs::read(small).expect("a program")
+}
+
+/// Writes forge on the volume.
+pub fn install_forge(node: &Node) {
+    node.must(&format!("mkdir -p {VOLUME}/bin"));
+    node.write(&format!("{VOLUME}/bin/forge"), strip_forge());
+    node.must(&format!("chmod 755 {VOLUME}/bin {VOLUME}/bin/forge"));
 }
 
 fn inventory(node: &Node) -> String {
@@ -44,18 +51,18 @@ fn inventory(node: &Node) -> String {
     )
 }
 
-/// A worker pod is killed in the middle of a step: another one finishes the host, and the step runs once.
+/// A worker pod is killed in the middle of a step: another one finishes the host, and the step runs once. After
+/// [`install_forge`].
 pub fn killed_pod_is_replaced(api: &Cluster, node: &Node) {
     let fleet = Fleet::require().expect("nodes come from a fleet");
     api.kubectl(&["create", "namespace", NAMESPACE]);
     api.until(&["-n", NAMESPACE, "get", "serviceaccount", "default"]);
-    node.must(&format!("mkdir -p {VOLUME}/bin {VOLUME}/project/recipes"));
-    node.write(&format!("{VOLUME}/bin/forge"), strip_forge());
+    node.must(&format!("mkdir -p {VOLUME}/project/recipes"));
     node.write(&format!("{VOLUME}/key"), std::fs::read(&fleet.key).expect("a key"));
     node.write(&format!("{VOLUME}/known_hosts"), std::fs::read(&fleet.known_hosts).expect("a file"));
     node.write(&format!("{VOLUME}/project/inventory.yaml"), inventory(node));
     node.write(&format!("{VOLUME}/project/recipes/count.yaml"), GATED);
-    node.must(&format!("chmod 755 {VOLUME}/bin/forge && chmod 600 {VOLUME}/key"));
+    node.must(&format!("chmod 600 {VOLUME}/key"));
     node.must(&format!(
         "systemd-run --quiet --unit=coordinator --remain-after-exit --property=WorkingDirectory={VOLUME}/project \
          --property=StandardOutput=file:{VOLUME}/said --property=StandardError=file:{VOLUME}/said --setenv=HOME=/root \
