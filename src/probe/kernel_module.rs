@@ -7,7 +7,8 @@ use crate::model::UntrustedText;
 use std::collections::BTreeMap;
 
 /// Prints the snippets of both folders, then fields: `cmdline` and the kernel's command line; `loadable` and whether
-/// this kernel supports modules; `files` and the lines of the indexes that list one; for each module `module`, its
+/// this kernel supports modules; `files` and the lines of the indexes that list one; `masked` if systemd does not read
+/// `modules-load.d` at boot; for each module `module`, its
 /// name, its state, its reference count, then `holder` and `param` fields.
 ///
 /// Containers may have no `/sys/module`. A kernel that has loaded a module supports modules, even if its list is
@@ -24,6 +25,7 @@ for m; do e="$e|$(printf %s "$m" | sed 's/_/[_-]/g')"; done
 set -- "$@"
 l=$(cd "/lib/modules/$k" 2>/dev/null && grep -HoE "^[^:]*/(${e#?})\.ko" modules.dep modules.builtin 2>/dev/null)
 printf 'files\0%s\0' "$l"
+[ ! /etc/systemd/system/systemd-modules-load.service -ef /dev/null ] || printf 'masked\0'
 for m; do
 d=/sys/module/$m s=none r=
 [ -d /sys/module ] || s=hidden
@@ -79,6 +81,7 @@ struct HostModules<'a> {
     cmdline: UntrustedText,
     loadable: bool,
     files: &'a str,
+    is_load_masked: bool,
 }
 
 fn parse_modules(stdout: &[u8]) -> Option<BTreeMap<&str, ModuleState>> {
@@ -86,17 +89,19 @@ fn parse_modules(stdout: &[u8]) -> Option<BTreeMap<&str, ModuleState>> {
     let modprobe = join_continued_lines(confd::read_conf_lines(&mut fields)?);
     let modules_load = confd::read_conf_lines(&mut fields)?;
     let [b"cmdline", cmdline, b"loadable", loadable, b"files", files] = fields.next_row()? else { return None };
-    let common = HostModules {
+    let mut common = HostModules {
         modprobe,
         modules_load,
         cmdline: UntrustedText::from_bytes(cmdline),
         loadable: loadable == b"yes",
         files: parse_utf8(files)?,
+        is_load_masked: false,
     };
     let mut modules: BTreeMap<&str, ModuleState> = BTreeMap::new();
     let mut current = None;
     while let Some(tag) = fields.next() {
         match tag {
+            b"masked" => common.is_load_masked = true,
             b"module" => {
                 let [name, state, count] = fields.next_row()?;
                 let name = parse_utf8(name)?;
@@ -139,6 +144,7 @@ impl HostModules<'_> {
             parameters: BTreeMap::new(),
             modprobe: self.modprobe.clone(),
             modules_load: self.modules_load.clone(),
+            is_load_masked: self.is_load_masked,
             cmdline: self.cmdline.clone(),
         }
     }

@@ -12,6 +12,9 @@ pub struct SysctlState {
     pub value: SysctlValue,
     /// All lines of all `sysctl.d` snippets that are not masked.
     pub lines: Vec<ConfLine>,
+    /// Whether `systemd-sysctl.service`, which applies them at boot, is masked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_masked: bool,
 }
 
 /// The value of a kernel setting, from its file in `/proc/sys`.
@@ -71,6 +74,9 @@ pub struct ModuleState {
     pub modprobe: Vec<ConfLine>,
     /// All lines of `modules-load.d`, for any module.
     pub modules_load: Vec<ConfLine>,
+    /// Whether `systemd-modules-load.service`, which reads `modules-load.d` at boot, is masked.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_load_masked: bool,
     /// The kernel's command line.
     pub cmdline: UntrustedText,
 }

@@ -6,7 +6,8 @@ use super::{ConfLine, Observation, ProbeReading, SysctlState, SysctlValue, confd
 use std::collections::BTreeMap;
 
 /// Prints the snippets, then fields: `key`, its path, and `none`, `ro` or `rw`; `values`, followed by repetitions of
-/// path, NUL and one line, as printed by `grep`; `end`. Shells read single bytes, and for such reads these files return
+/// path, NUL and one line, as printed by `grep`; `end`. Before `values`, `masked` means that systemd does not apply the
+/// snippets at boot. Shells read single bytes, and for such reads these files return
 /// only the first one. A read-only `/proc/sys` fails `-w` for root too; for other users the mode does, which says
 /// nothing about root.
 const SNIPPET: &str = r#"
@@ -22,6 +23,7 @@ fi
 printf 'key\0%s\0%s\0' "$k" "$s"
 done
 shift "$n"
+[ ! /etc/systemd/system/systemd-sysctl.service -ef /dev/null ] || printf 'masked\0'
 printf 'values\0'
 [ "$#" = 0 ] || grep -aHZ '' -- "$@"
 printf 'end\0'
@@ -52,20 +54,26 @@ fn probe_key(probe: &Probe) -> Option<&str> {
 fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let seen = if raw.is_complete(&[0]) { parse_settings(&raw.stdout) } else { None };
     for probe in &section.probes {
-        let state = seen.as_ref().zip(probe_key(probe)).and_then(|((lines, values), key)| {
-            Some(SysctlState { value: values.get(key)?.clone(), lines: lines.clone() })
+        let state = seen.as_ref().zip(probe_key(probe)).and_then(|(seen, key)| {
+            let value = seen.values.get(key)?.clone();
+            Some(SysctlState { value, lines: seen.lines.clone(), is_masked: seen.is_masked })
         });
         out.insert(probe.clone(), state.map(ProbeReading::Sysctl).ok_or_else(|| raw.explain_missing(section)));
     }
 }
 
-type SysctlOutput<'a> = (Vec<ConfLine>, BTreeMap<&'a str, SysctlValue>);
+/// What the snippet prints.
+struct SysctlOutput<'a> {
+    lines: Vec<ConfLine>,
+    values: BTreeMap<&'a str, SysctlValue>,
+    is_masked: bool,
+}
 
 /// Parses the whole output; `None` if it is incomplete.
 fn parse_settings(stdout: &[u8]) -> Option<SysctlOutput<'_>> {
     let mut fields = NulFields::new(stdout);
     let lines = confd::read_conf_lines(&mut fields)?;
-    let mut values = BTreeMap::new();
+    let (mut values, mut is_masked) = (BTreeMap::new(), false);
     loop {
         match fields.next()? {
             b"key" => {
@@ -74,6 +82,7 @@ fn parse_settings(stdout: &[u8]) -> Option<SysctlOutput<'_>> {
                     if state == b"none" { SysctlValue::Absent } else { SysctlValue::Unread { fixed: state == b"ro" } };
                 values.insert(parse_utf8(key)?, value);
             }
+            b"masked" => is_masked = true,
             b"values" => break,
             _ => return None,
         }
@@ -81,7 +90,7 @@ fn parse_settings(stdout: &[u8]) -> Option<SysctlOutput<'_>> {
     loop {
         let path = parse_utf8(fields.next()?)?;
         if path == "end" {
-            return Some((lines, values));
+            return Some(SysctlOutput { lines, values, is_masked });
         }
         let line = String::from_utf8_lossy(fields.next_line()?);
         values.get_mut(path.strip_prefix("/proc/sys/")?)?.push_line(&line);
@@ -131,6 +140,15 @@ mod tests {
         assert!(lines.iter().any(|line| line.text == "-net.ipv4.conf.all.rp_filter"), "{lines:?}");
         let files: Vec<&str> = lines.iter().map(|line| line.file.rsplit('/').next().unwrap()).collect();
         assert!(files.is_sorted(), "{files:?}");
+    }
+
+    #[test]
+    fn mask_of_the_unit_that_applies_snippets_is_parsed() {
+        let is_masked = |tag: &str| {
+            let text = format!("lines\0end\0key\0a/b\0rw\0{tag}values\0/proc/sys/a/b\x001\nend\0");
+            ask(&["a/b"], &printed(&text)).remove(0).unwrap().is_masked
+        };
+        assert_eq!([is_masked("masked\0"), is_masked("")], [true, false]);
     }
 
     #[test]

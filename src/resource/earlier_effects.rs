@@ -74,6 +74,11 @@ impl EarlierStepEffects {
         found.map(|(_, step)| step)
     }
 
+    /// Reports whether an earlier step may change or remove what is at `path`.
+    pub fn may_change_path(&self, path: &str) -> bool {
+        self.is_opaque || self.will_go.contains(path) || self.will_touch.contains(path)
+    }
+
     /// Reports whether a step of `recipe` will produce its exports.
     pub fn will_export(&self, recipe: &str) -> bool {
         self.exporters.contains(recipe)

@@ -30,6 +30,7 @@ mod driver_world;
 mod early;
 mod enablement;
 mod faults;
+mod foreign_unit_files;
 mod guard;
 mod harness;
 mod history;

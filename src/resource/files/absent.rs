@@ -6,6 +6,7 @@ use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, Unanswered
 use crate::resource::shared::file_target::{describe_lost_special_file, describe_type, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, format_mode, parent_path, path_state};
+use crate::resource::system::unit::{RELOAD_MANAGER, is_read_by_manager};
 use crate::resource::traits::{EffectReach, GuardSupport, KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, DeclaredResource,
@@ -28,8 +29,9 @@ patterns are not supported, because they could match unintended files.
 
 **A change** removes files, links (never their targets) and special files. Files are backed up to
 `/var/lib/forge/backups/RUN/PATH` unless `backup: false`. A directory blocks the step unless `recursive: true`, which
-removes it with its contents, without a backup. If a file system is mounted inside it, nothing is removed. An undo
-restores the paths that the step lists, also in such a directory, and no other contents.
+removes it with its contents, without a backup. If a file system is mounted inside it, nothing is removed. systemd is
+reloaded after the removal of a unit or a drop-in. An undo restores the paths that the step lists, also in such a
+directory, and no other contents.
 
 **Never removed**: `/`, its direct children (`/etc`), system directories (such as `/usr/lib`, `/var/log`, `/etc/ssh`)
 and forge's own directories.
@@ -315,7 +317,12 @@ impl TypedResource for AbsentResource {
     }
 
     fn act(&self, diff: &AbsentDiff, cx: &AssessmentContext<'_>) -> Action {
-        Action::Script(ActionScript { body: self.render_script(diff, cx.run), long: false, explain: EXPLAIN })
+        let removed = self.render_script(diff, cx.run);
+        let body = match diff.existing.iter().any(|at| is_read_by_manager(&at.path)) {
+            true => removed.code(RELOAD_MANAGER),
+            false => removed,
+        };
+        Action::Script(ActionScript { body, long: false, explain: EXPLAIN })
     }
 
     fn undo(&self, diff: &AbsentDiff) -> UndoEffect {

@@ -34,6 +34,9 @@ pub(super) fn assess_file(
     }
 }
 
+/// A link to `/dev/null` masks the unit that reads `modules-load.d` at boot.
+const MASK: &str = "/etc/systemd/system/systemd-modules-load.service";
+
 /// Combines the files, in `parts` and `files`, with the observed state of the module.
 pub(super) fn assess_module(
     want: &KernelModuleResource,
@@ -91,6 +94,14 @@ fn assess_other_sources(
         let place = format_place(&found.file, &found.place);
         let reason = format!("{place} sets `{}={}` for `{}`, which must not be set", found.key, found.value, want.name);
         return blocked((&found.file, &found.place), reason, "remove that option with an earlier step");
+    }
+    if want.at_boot == Some(true) && state.is_load_masked {
+        let reason = "`systemd-modules-load.service` is masked: no file of `modules-load.d` is read at boot".to_owned();
+        return blocked(
+            (MASK, MASK),
+            reason,
+            "remove the mask with an earlier `absent` step, or run `systemctl unmask`",
+        );
     }
     let loaders = find_loader_lines(state, &want.name);
     let foreign = loaders.iter().find(|line| line.file != want.modules_load.path);

@@ -48,7 +48,8 @@ an option of the step to another value, or if another file loads a module at boo
 reason names file and line. Options that the step does not declare are listed in the reason and not changed. It is also
 blocked if a `blacklist` or `install` line of another file, or `modprobe.blacklist=` or `module_blacklist=` of the kernel
 command line, prevents the module from being loaded as declared; or if the `install` line of an earlier file, of which
-kmod takes the first, runs another command for a module that is declared `blacklisted`.
+kmod takes the first, runs another command for a module that is declared `blacklisted`; or if a module is declared
+`at_boot: true` and `systemd-modules-load.service`, which loads it, is masked.
 
 **Pending**: a module that is loaded with options other than the configured ones, or that is loaded and blacklisted.
 Either needs a reload or a reboot, which this step does not do. The step derives this from the observed state, not from

@@ -5,7 +5,7 @@ use super::fstab;
 use super::mount_diff::{CurrentMountDiff, MaskedUnitDiff, MountDiff};
 use super::options::{MountOptionMatch, can_be_remounted, match_option, undeclared_restrictions};
 use crate::model::{BlockClass, DisruptionClass, UntrustedText, Value};
-use crate::probe::{MountState, Observation, ObservedMount, UnansweredReason};
+use crate::probe::{MountState, Observation, ObservedMount, UnansweredReason, UnitState};
 use crate::resource::shared::support::{join_quoted, join_words, output, parent_path, unit_state};
 use crate::resource::{Assessment, AssessmentContext, EarlierStepEffects, ProvidedItem, ValueChange};
 use serde_json::json;
@@ -216,7 +216,12 @@ fn list_holders(want: &MountResource, seen: &Observation) -> Result<Vec<String>,
 }
 
 /// Evaluates whether systemd mounts the file system at boot: a masked unit is not mounted, whatever fstab says.
-pub(super) fn assess_mask(want: &MountResource, seen: &Observation) -> Option<Assessment<MaskedUnitDiff>> {
+/// A file in `/etc/systemd/system` precedes the unit that systemd makes of fstab.
+pub(super) fn assess_unit(
+    want: &MountResource,
+    seen: &Observation,
+    cx: &AssessmentContext<'_>,
+) -> Option<Assessment<MaskedUnitDiff>> {
     let probe = want.unit_probe()?;
     Some(match unit_state(seen, &probe) {
         Err(unknown) => Assessment::unknown(&unknown),
@@ -226,8 +231,29 @@ pub(super) fn assess_mask(want: &MountResource, seen: &Observation) -> Option<As
             let reason = format!("`{}` is masked: it is not mounted at boot", diff.unit);
             Assessment::differs(reason, diff, DisruptionClass::D0, json!("masked"))
         }
-        Ok(_) => Assessment::ok("", json!(null)),
+        Ok(unit) => match find_overriding_file(want, unit) {
+            Some(path) if !cx.predicted.is_some_and(|earlier| is_changed_by(path, earlier)) => {
+                let reason = format!("`{path}` can change what is mounted at boot");
+                Assessment::blocked(BlockClass::Host, reason, json!({ "file": path }))
+                    .hint("remove it with an earlier `absent` step")
+            }
+            _ => Assessment::ok("", json!(null)),
+        },
     })
+}
+
+/// Returns the administrator's unit for the mount point, or a drop-in of that unit. One in `/run` ends with the next boot,
+/// and drop-ins for all mounts are not about what is mounted.
+fn find_overriding_file<'u>(want: &MountResource, unit: &'u UnitState) -> Option<&'u str> {
+    let own_folder = format!("/{}.d/", want.unit_name());
+    let is_own = |path: &&String| path.starts_with("/etc/") && path.contains(&own_folder);
+    let whole = Some(&unit.fragment).filter(|path| path.starts_with("/etc/"));
+    whole.or_else(|| unit.drop_ins.iter().find(is_own)).map(String::as_str)
+}
+
+/// Reports whether an earlier step may change or remove a file, or the directory that contains it.
+fn is_changed_by(path: &str, earlier: &EarlierStepEffects) -> bool {
+    earlier.may_change_path(path) || parent_path(path).is_some_and(|folder| earlier.may_change_path(folder))
 }
 
 /// Evaluates the current mount as one part of the judgement.

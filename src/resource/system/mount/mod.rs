@@ -55,6 +55,7 @@ applied with `mount -o remount`, D1.
 
 - users other than root can replace the mount point, a directory above it, or a `source` that is a path: `mount` and
   `umount` work by name, so a user who replaces a name with a link controls what is mounted where;
+- `/etc/systemd/system` has a unit for the mount point, or a drop-in of that unit: it precedes fstab at boot;
 - the path of the mount point leads through a symbolic link: the kernel's table has the path without it;
 - a directory above the mount point does not exist, the mount point is not a directory, or a `source` that is a path does
   not exist, and no earlier step provides it;
@@ -223,7 +224,7 @@ impl TypedResource for MountResource {
         }
         let mut entry = if self.absent { fstab::assess_fstab_absent(state) } else { fstab::assess_fstab(self, state) };
         let mut current = assessment::assess_current(self, state, seen, cx);
-        let mut mask = assessment::assess_mask(self, seen);
+        let mut mask = assessment::assess_unit(self, seen, cx);
         let diff = MountDiff {
             fstab: entry.diff.take(),
             current: current.as_mut().and_then(|current| current.diff.take()),

@@ -47,7 +47,8 @@ forge contacts any host. A rule of this table cannot allow traffic that another 
 
 **Blocked**: `nft` rejects the rules, or the rules declare another table. The isolated namespace has only the interface
 `lo`, and so may the host early at boot: match other interfaces with `iifname` and `oifname`, not `iif` and `oif`. Flow
-tables and chains of hook `ingress` are bound to an interface and are therefore rejected.
+tables and chains of hook `ingress` are bound to an interface and are therefore rejected. A drop-in of the unit blocks the
+step, too: it can keep the table from being loaded at boot.
 
 **A change** checks the rules with `nft -c` first and replaces the whole table atomically: no packet sees a partial
 table. The table's counters restart at zero.
@@ -105,7 +106,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let file = format!("{FOLDER}/forge-{family}-{name}.nft");
     let service = format!("forge-nftables-{family}-{name}.service");
     let body = FileBody::new(format!("table {table}\ndelete table {table}\n{text}"));
-    let unit = UnitResource::new_whole(&service, &render_unit(&table, &file), absent);
+    let unit = UnitResource::new_whole(&service, &render_unit(&table, &file), absent).without_drop_ins();
     let target = FileTarget { path: file, body, owner: "root".into(), group: "root".into(), mode: 0o644 };
     Ok(Box::new(NftablesResource { table, text, target, unit, service, absent }))
 }

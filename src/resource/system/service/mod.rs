@@ -47,7 +47,8 @@ A process may read its files at any time: `systemctl reload` keeps the start, an
 Therefore a file that was touched since the start requires a restart even if it has the declared content again: if
 someone edits a configuration, reloads, and restores it (or forge restores it), the process has read other content. This
 includes `chmod`, `chown` and moving the file away and back, which cannot be distinguished. A restored `unit` does not
-require a restart, because a process gets its settings only when it starts. A record lists only inputs that matched and
+require a restart, because a process gets its settings only when it starts. Likewise a drop-in that something else wrote
+and removed again: if the process started in between, it has settings of that drop-in, and forge cannot see it. A record lists only inputs that matched and
 were not touched since the start. Removed files and the effects of commands have no ctime: before forge applies such an
 input it touches `/run/forge-applied/STEP`, whose ctime is used instead.
 

@@ -41,7 +41,7 @@ does: ordered by file name, and of equal names only the one in the first directo
 sets another value, the next boot would not have the declared value: the step is **blocked**, and the reason names file
 and line. Remove the line in an earlier step, or set a `file` that is read later. Only an earlier step of the plan that
 may change that file leaves this open until it has run: one that declares the file or a file of its name, a package, or a
-command.
+command. The step is also blocked while `systemd-sysctl.service`, which applies all these files at boot, is masked.
 
 **A change** sets the value first and then writes the file, so that a value that the kernel rejects is never configured.
 Other snippets are never edited.
@@ -66,6 +66,8 @@ next boot, and the plan says so.",
 };
 
 const FOLDER: &str = "/etc/sysctl.d";
+/// A link to `/dev/null` masks the unit that applies the snippets at boot.
+const MASK: &str = "/etc/systemd/system/systemd-sysctl.service";
 
 /// Compares the loaded value as the kind does: a run of blanks equals one.
 const HAS_VALUE: &str = r#"[ "$(tr -s '[:space:]' ' ' <"$KEY")" = "$VALUE " ]"#;
@@ -136,6 +138,12 @@ impl SysctlResource {
         seen: &Observation,
         cx: &AssessmentContext<'_>,
     ) -> Assessment<SysctlFileDiff> {
+        if state.is_masked && !cx.predicted.is_some_and(|earlier| earlier.may_change_path(MASK)) {
+            let reason = "`systemd-sysctl.service` is masked: no file of `sysctl.d` is applied at boot";
+            return Assessment::blocked(BlockClass::Host, reason, json!({ "masked": true })).hint(format!(
+                "remove `{MASK}` with an earlier `absent` step, or run `systemctl unmask systemd-sysctl`"
+            ));
+        }
         let file = self.target.assess(seen, cx, true).map_diff(SysctlFileDiff::File);
         let Some(over) = config::find_override(&state.lines, &self.target.path, &self.place, &self.value) else {
             return file;

@@ -10,7 +10,7 @@ use crate::probe::{Observation, PathState, Probe, UnansweredReason, UnitState};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{
-    bad_value, join_quoted, path_state, reject_secrets, required_text, unit_name, unit_state,
+    bad_value, join_quoted, parent_path, path_state, reject_secrets, required_text, unit_name, unit_state,
 };
 use crate::resource::traits::KindTraits;
 use crate::resource::{
@@ -35,9 +35,12 @@ has read it from: a file that matches but is not loaded is a change. An unchange
 
 **Other drop-ins** in `/etc` and `/run` can override what the step declares. They are not compared, because other steps
 and tools may declare them; the reason names them: `drop-in /etc/systemd/system/app.service.d/zz.conf changes the unit`.
-Remove one with an `absent` or `unit` step.
+Remove one with an `absent` or `unit` step, and list that step in the `restart_on` of the service: the running process
+keeps the settings with which it started.
 
-**Blocked**: the file matches, but systemd rejects the unit, for example because of another drop-in.
+**Blocked**: the file matches, but systemd rejects the unit, for example because of another drop-in; or systemd reads a
+file of the same name in place of the declared one: from `system.control` in `/etc/systemd` or `/run/systemd`, or of a
+transient unit.
 
 **A change** checks the unit with `systemd-analyze verify` if it is installed, replaces the file atomically as `file`
 does, and reloads the manager. The check fails for an error, and for a line that systemd ignores (an unknown key, a value
@@ -89,6 +92,25 @@ const LATER_FOLDERS: [&str; 6] = [
     "/lib/systemd/",
 ];
 
+/// Folders that precede `UNITS_FOLDER`: a unit of that name there is read in its place.
+const EARLIER_FOLDERS: [&str; 4] = [
+    "/etc/systemd/system.control/",
+    "/run/systemd/system.control/",
+    "/run/systemd/transient/",
+    "/run/systemd/generator.early/",
+];
+
+/// Reports whether systemd reads units, drop-ins or links at or below a path.
+pub(in crate::resource) fn is_read_by_manager(path: &str) -> bool {
+    let is_in = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+    is_in(UNITS_FOLDER) || is_earlier(path) || is_later(path)
+}
+
+/// Reports whether systemd reads a file of a unit in place of the one in `UNITS_FOLDER`.
+fn is_earlier(path: &str) -> bool {
+    EARLIER_FOLDERS.iter().any(|folder| path.starts_with(folder))
+}
+
 /// Reports whether systemd reads a file of a unit only if `UNITS_FOLDER` has none of that name.
 fn is_later(path: &str) -> bool {
     LATER_FOLDERS.iter().any(|folder| path.starts_with(folder))
@@ -105,6 +127,8 @@ pub(in crate::resource) struct UnitResource {
     name: String,
     target: FileTarget,
     drop_in: bool,
+    /// Whether no other file may change the unit, because what it does at which time is declared.
+    sole: bool,
     backup: bool,
     absent: bool,
 }
@@ -126,7 +150,14 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let target =
         FileTarget { path, body: FileBody::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
     let drop_in = fields.contains("drop_in");
-    Ok(Box::new(UnitResource { name, target, drop_in, backup: fields.get_bool("backup").unwrap_or(true), absent }))
+    Ok(Box::new(UnitResource {
+        name,
+        target,
+        drop_in,
+        sole: false,
+        backup: fields.get_bool("backup").unwrap_or(true),
+        absent,
+    }))
 }
 
 fn parse_drop_in<'a>(unit: &str, table: &'a serde_json::Map<String, Value>) -> Result<(String, &'a str), Diag> {
@@ -145,6 +176,11 @@ pub(in crate::resource) fn is_unit_path(path: &str) -> bool {
     path.strip_prefix(UNITS_FOLDER).is_some_and(|rest| rest.starts_with('/'))
 }
 
+/// Returns a path and those of the directories above it.
+fn parents(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| parent_path(path))
+}
+
 /// Reports whether a drop-in is the administrator's, not one of a package.
 fn is_local_drop_in(path: &str) -> bool {
     path.starts_with("/etc/") || path.starts_with("/run/")
@@ -156,7 +192,12 @@ impl UnitResource {
         let path = format!("{UNITS_FOLDER}/{name}");
         let target =
             FileTarget { path, body: FileBody::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
-        Self { name: name.to_owned(), target, drop_in: false, backup: true, absent }
+        Self { name: name.to_owned(), target, drop_in: false, sole: false, backup: true, absent }
+    }
+
+    /// Blocks the unit while a drop-in of the administrator changes it.
+    pub fn without_drop_ins(self) -> Self {
+        Self { sole: true, ..self }
     }
 
     pub fn path(&self) -> &str {
@@ -201,27 +242,49 @@ impl UnitResource {
         &self,
         file: Assessment<UnitDiff>,
         seen: &Observation,
+        cx: &AssessmentContext<'_>,
     ) -> Result<Assessment<UnitDiff>, UnansweredReason> {
         if self.is_template() || !matches!(file.verdict, StepVerdict::Ok | StepVerdict::Change) {
             return Ok(file);
         }
         let unit = unit_state(seen, &self.probe())?;
+        if !self.absent && !self.drop_in && is_earlier(&unit.fragment) {
+            let basis = json!({ "fragment": unit.fragment });
+            let reason = format!("systemd reads `{}` in place of the declared file", unit.fragment);
+            return Ok(Assessment::blocked(BlockClass::Host, reason, basis).host_hint(format!(
+                "`systemctl revert {}` removes what `systemctl set-property` and `edit --runtime` wrote; a transient unit is \
+                 gone when it stops",
+                self.name
+            )));
+        }
+        if let Some(drop_in) = self.find_foreign_drop_in(unit).filter(|drop_in| {
+            !cx.predicted.is_some_and(|earlier| parents(drop_in).any(|path| earlier.may_change_path(path)))
+        }) {
+            let basis = json!({ "drop_in": drop_in });
+            let reason = format!("drop-in `{drop_in}` changes `{}`", self.name);
+            return Ok(Assessment::blocked(BlockClass::Host, reason, basis)
+                .hint("remove the drop-in with an earlier `absent` step"));
+        }
         let outside = !self.is_read_from_file(unit);
         let unread = unit.need_daemon_reload || outside;
+        // A change of the file comes with a reload.
+        if file.verdict == StepVerdict::Change {
+            return Ok(file);
+        }
         let mut basis = file.basis.clone();
-        if file.verdict == StepVerdict::Ok && !self.absent && matches!(unit.load.as_str(), "bad-setting" | "error") {
+        if !self.absent && matches!(unit.load.as_str(), "bad-setting" | "error") {
             basis["load"] = json!(unit.load);
             let reason = format!("the file matches, but systemd rejects `{}` ({})", self.name, unit.load);
             return Ok(Assessment::blocked(BlockClass::Host, reason, basis)
                 .host_hint(format!("run `systemctl status {}`: it names the file and the line", self.name)));
         }
         basis["daemon_reload"] = json!(unread);
-        Ok(match (file.verdict, unread) {
-            (StepVerdict::Ok, false) => {
+        Ok(match unread {
+            false => {
                 let reason = format!("{}, and systemd has loaded it", file.reason.raw());
                 Assessment::ok(format!("{reason}{}", self.describe_other_drop_ins(unit)), basis)
             }
-            (StepVerdict::Ok, true) => {
+            true => {
                 // Without `outside`, another file of the unit may be the one that changed.
                 let reason = match outside {
                     true => "systemd has not loaded it",
@@ -229,7 +292,6 @@ impl UnitResource {
                 };
                 Assessment::differs(reason, UnitDiff::Reload { outside }, file.disruption, basis)
             }
-            _ => Assessment { basis, ..file },
         })
     }
 
@@ -248,6 +310,12 @@ impl UnitResource {
             }
             false => !unit.fragment.is_empty() && !is_later(&unit.fragment),
         }
+    }
+
+    /// Returns a drop-in of the administrator, for a unit that no other file may change.
+    fn find_foreign_drop_in<'u>(&self, unit: &'u UnitState) -> Option<&'u str> {
+        let is_foreign = |path: &&String| self.sole && !self.absent && is_local_drop_in(path);
+        unit.drop_ins.iter().find(is_foreign).map(String::as_str)
     }
 
     /// Names the drop-ins of the administrator that change the observed unit.
@@ -358,8 +426,8 @@ const REMOVE_LINKS: &str = r#"; do if [ -L "$link" ]; then rm -f -- "$link" && l
 /// A unit that was enabled stays so.
 const ENABLE_AGAIN: &str = r#"[ $? -eq 0 ] && if [ -n "$linked" ]; then systemctl --quiet enable --"#;
 
-/// Reloads the manager if one is running.
-const RELOAD: &str = r#"[ $? -eq 0 ] && if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+/// Reloads the manager if one is running and the code before succeeded.
+pub(in crate::resource) const RELOAD_MANAGER: &str = r#"[ $? -eq 0 ] && if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
 "#;
 
 const REMOVE_EMPTY_FOLDER: &str = r#"
@@ -472,7 +540,7 @@ impl TypedResource for UnitResource {
         if let Some(diff) = &file.diff {
             file.changes = diff.render_changes();
         }
-        self.add_manager_state(file, seen).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+        self.add_manager_state(file, seen, cx).unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
     fn act(&self, diff: &UnitDiff, cx: &AssessmentContext<'_>) -> Action {
@@ -497,13 +565,13 @@ impl TypedResource for UnitResource {
                 let write = write.code("[ $? -eq 0 ] && for link in");
                 let removed = links.iter().fold(write, |script, link| script.word(link)).code(REMOVE_LINKS);
                 return Action::Script(ActionScript {
-                    body: removed.code(RELOAD).code(ENABLE_AGAIN).word(&self.name).code("; fi\n"),
+                    body: removed.code(RELOAD_MANAGER).code(ENABLE_AGAIN).word(&self.name).code("; fi\n"),
                     long: false,
                     explain: EXPLAIN,
                 });
             }
         };
-        Action::Script(ActionScript { body: files.code(RELOAD), long: false, explain: EXPLAIN })
+        Action::Script(ActionScript { body: files.code(RELOAD_MANAGER), long: false, explain: EXPLAIN })
     }
 
     fn undo(&self, diff: &UnitDiff) -> UndoEffect {
