@@ -30,6 +30,16 @@ impl UnreachableReason {
         Self { why: why.into(), hint, address: None }
     }
 
+    /// Builds the reason of a host whose login has a mount namespace of its own.
+    pub fn own_mounts() -> Self {
+        let hint = "options of sshd's unit such as PrivateTmp=, ProtectSystem= or PrivateDevices= do that: see `systemctl cat \
+                    ssh` or `sshd`; remove them and restart it";
+        Self::new(
+            "logins there have other mounts than the host itself (a mount namespace of their own)",
+            Some(hint.into()),
+        )
+    }
+
     /// Returns the same text with a placeholder for the address, to group hosts. It is not for people.
     pub fn without_address(&self) -> Self {
         let Some(address) = self.own_address() else { return self.clone() };
@@ -203,7 +213,12 @@ impl ObservedHost {
     }
 
     /// Builds the state from the answers of a host.
+    ///
+    /// A host whose login sees other mounts than the host's processes counts as not observed.
     pub fn from_observation(host: &HostName, mut observation: Observation, trips: u32) -> Self {
+        if matches!(observation.get(&Probe::Account), Ok(ProbeReading::Account(ScriptAccount::Isolated))) {
+            return Self { trips, ..Self::from_unreachable(host, UnreachableReason::own_mounts()) };
+        }
         let HostRecords { records, unreadable, key } = parse_records(&observation);
         let secret_claims = list_secret_claims(&records);
         withhold_bodies(&mut observation, &secret_claims);

@@ -47,6 +47,8 @@ pub struct UserInfo {
 pub enum ScriptAccount {
     /// The effective user is 0.
     Root,
+    /// Root in a mount namespace of its own: other mounts, and perhaps other temporary files, than those of the host.
+    Isolated,
     /// By name, or by number if the host has no name for it.
     Other(UntrustedText),
 }

@@ -7,8 +7,9 @@ use super::{GuardState, GuardTrace, HoldMark, Observation, ProbeReading, Records
 use crate::model::UntrustedText;
 use std::collections::BTreeMap;
 
-/// Prints fields: `account` and its name, empty for root; `record` and a file's name for each file; `lines`, followed
-/// by repetitions of name, NUL and one line, as printed by `grep`; `key` and hex; `units` and the output of `systemctl
+/// Prints fields: `account` and its name, empty for root, `/` for root with other mounts than process 1 (if /proc shows
+/// those); `record` and a file's name for each file; `lines`, followed by repetitions of name, NUL and one line, as printed
+/// by `grep`; `key` and hex; `units` and the output of `systemctl
 /// show` for `forge-*`; `window` and the record of an open window, if there is one; `hold`, the mark of a hold and the
 /// host's clock, if there is a hold; `writer`, the run that holds the writer lock, as it describes itself; `guard`, the
 /// state, name, time and steps of each guard that no session confirmed. JSON text contains no NUL byte, so one process
@@ -21,6 +22,7 @@ const SNIPPET: &str = r#"D=/var/lib/forge
 a= me=
 while read -r k v me v; do [ "$k" != Uid: ] || break; me=; done </proc/self/status
 [ "${me:=$(id -u)}" = 0 ] || a=$(id -un 2>/dev/null) || a=$(id -u)
+if [ -z "$a" ] && [ -e /proc/1/ns/mnt ] && [ ! /proc/self/ns/mnt -ef /proc/1/ns/mnt ]; then a=/; fi
 printf 'account\0%s\0' "$a"
 forge_fail() { printf '%s: Permission denied\n' "$1" >&2; exit 1; }
 for d in $D $D/applied; do
@@ -104,6 +106,7 @@ fn parse_account(stdout: &[u8]) -> Option<ScriptAccount> {
     let [b"account", name] = NulFields::new(stdout).next_row()? else { return None };
     Some(match name {
         b"" => ScriptAccount::Root,
+        b"/" => ScriptAccount::Isolated,
         name => ScriptAccount::Other(UntrustedText::from_bytes(name)),
     })
 }

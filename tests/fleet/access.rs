@@ -101,6 +101,32 @@ fn user_without_sudo_rights_is_rejected() {
     assert!(out.to_string().contains("sudo"), "{out}");
 }
 
+/// What such a login mounts exists in its own namespace only: `/proc/1/mountinfo` would not have it.
+#[test]
+fn host_whose_logins_have_their_own_mounts_is_left_alone() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let scratch =
+        "steps:\n  - { name: scratch, mount: { path: /mnt, source: tmpfs, fstype: tmpfs, options: [size=8m] } }\n";
+    let project = Project::new(&nodes)
+        .recipe("scratch", &format!("recipe: scratch\n{scratch}"))
+        .inventory("apply:\n  - { recipe: scratch, on: all }\n");
+    node.must(
+        "mkdir -p /etc/systemd/system/ssh.service.d && cd /etc/systemd/system/ssh.service.d && \
+         printf '[Service]\\nPrivateTmp=yes\\n' >own.conf && systemctl daemon-reload && systemctl restart ssh",
+    );
+    let told = "logins there have other mounts than the host itself";
+    for verb in [&["plan"][..], &["apply", "--yes"], &["verify"], &["drift"]] {
+        let out = project.forge([&[verb[0], "inventory.yaml"], &verb[1..]].concat());
+        assert!(out.code == 4 && out.to_string().contains(told), "{verb:?}: {out}");
+    }
+    let doctor = project.forge(["doctor", "inventory.yaml"]);
+    assert!(doctor.code == 4 && doctor.to_string().contains("see `systemctl cat ssh`"), "{doctor}");
+    node.must("rm -r /etc/systemd/system/ssh.service.d && systemctl daemon-reload && systemctl restart ssh");
+    expect(&apply(&project), 0);
+    assert_eq!(node.must("grep -c ' /mnt ' /proc/1/mountinfo"), "1");
+}
+
 #[test]
 fn host_is_reached_through_a_jump_host() {
     let Some(nodes) = Fleet::take(2) else { return };

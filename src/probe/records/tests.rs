@@ -84,6 +84,7 @@ fn account_is_known_even_if_records_are_unreadable() {
     };
     let account = |account| Ok(ProbeReading::Account(account));
     assert_eq!(of(&printed("account\0\0key\0\0units\0\0lines\0")), (true, account(ScriptAccount::Root)));
+    assert_eq!(of(&printed("account\0/\0key\0\0units\0\0lines\0")).1, account(ScriptAccount::Isolated));
     let refused = SectionOutput { end: SectionEnd::Exited(1), ..printed("account\0plain\0") };
     assert_eq!(of(&refused), (false, account(ScriptAccount::Other("plain".into()))));
     assert!(of(&printed("acc")).1.is_err(), "a truncated answer is not an answer");
