@@ -84,7 +84,7 @@ fn check_drain(project: &Project, tests: &[DeclaredTest]) -> Result<(), CliError
         let error = CliError::usage("`--drain` needs the group of the nodes");
         return Err(error.hint("declare it: `rollout: { drain: { kubernetes: GROUP } }`, or `slurm: GROUP`"));
     }
-    let paired = tests.iter().find(|test| !matches!(test.definition.programs, TestPrograms::Host(_)));
+    let paired = tests.iter().find(|test| !test.definition.programs.are_of_one_host());
     match paired.filter(|_| DrainBudget::from_rollout(project).limit() < 2) {
         Some(test) => {
             let message =
@@ -129,6 +129,11 @@ fn write_test_plan(
     writeln!(out, "  on {}: {}", format_count(hosts.len(), "host"), escape::escape_line(&names))?;
     match &definition.programs {
         TestPrograms::Host(command) => write_program("each", command, out)?,
+        TestPrograms::Loopback { server, client } => {
+            writeln!(out, "  both ends on one host, each adapter")?;
+            write_program("server", server, out)?;
+            write_program("client", client, out)?;
+        }
         TestPrograms::Pair { server, client } => {
             writeln!(out, "  {}", describe_pairs(test, fabric, &hosts))?;
             write_program("server", server, out)?;

@@ -109,7 +109,9 @@ const BUILTIN_TESTS: &[(&str, &str)] = files!("recipes/tests":
     "ib-send-lat",
     "ib-write-bw",
     "ib-write-bw-gpu",
+    "ib-write-bw-loopback",
     "ib-write-lat",
+    "ibv-rc-pingpong",
     "memory-read",
     "nccl-all-gather",
     "nccl-all-gather-hosts",
@@ -122,6 +124,7 @@ const BUILTIN_TESTS: &[(&str, &str)] = files!("recipes/tests":
     "nccl-sendrecv",
     "nccl-sendrecv-hosts",
     "nvbandwidth",
+    "rping",
     "sets",
     "ucx-bandwidth",
 );

@@ -30,7 +30,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// The built-in sets of acceptance tests.
-const BUILTIN_SETS: [&str; 4] = ["quick", "burn-in", "full", "collectives"];
+const BUILTIN_SETS: [&str; 5] = ["quick", "burn-in", "full", "collectives", "connectivity"];
 
 /// Reads an inventory and its recipes. Finds all errors and warnings of all files, sorted by place. Returns a project
 /// only if there are no errors.

@@ -71,11 +71,13 @@ impl DeclaredTest {
     /// Returns the digest of what decides about a result: the programs, their parameters, and which values are good.
     pub fn digest_declaration(&self) -> String {
         let definition = &self.definition;
-        let (kind, programs) = match &definition.programs {
-            TestPrograms::Host(command) => ("one host", vec![command]),
-            TestPrograms::Pair { server, client } => ("two hosts", vec![server, client]),
-            TestPrograms::Group(command) => ("several hosts", vec![command]),
+        let kind = match &definition.programs {
+            TestPrograms::Host(_) => "one host",
+            TestPrograms::Loopback { .. } => "both ends on one host",
+            TestPrograms::Pair { .. } => "two hosts",
+            TestPrograms::Group(_) => "several hosts",
         };
+        let programs = definition.programs.list_programs();
         let expected = match &self.expected {
             DeclaredLimit::Least(least) => json!({ "least": least }),
             DeclaredLimit::Most(most) => json!({ "most": most }),
@@ -111,7 +113,7 @@ pub enum DeclaredLimit {
     Floor(Box<crate::acceptance::AcceptanceFloor>),
     /// Not worse than the median of all results by more than this share.
     Peers(f64),
-    /// The program judges itself: every diagnostic must pass.
+    /// The test has no limit: every diagnostic must pass, every ping must be answered.
     OwnVerdict,
 }
 
@@ -166,6 +168,8 @@ pub struct TestDefinition {
     pub parameters: BTreeMap<String, String>,
     /// Parameters without a default: an entry must set them.
     pub needed: BTreeSet<String>,
+    /// Where forge sees that a server listens.
+    pub listens: ServerListening,
     /// The recipe whose parameters `user`, `slots` and `launchers` say how a program starts on several hosts.
     pub mesh: Option<String>,
     /// What its results rest on: if it moves, the test is due again.
@@ -178,6 +182,13 @@ pub struct TestDefinition {
 pub enum TestPrograms {
     /// One program on each host.
     Host(Vec<String>),
+    /// Two programs on one host: the port of an adapter transfers to itself.
+    Loopback {
+        /// Waits on TCP port `port`.
+        server: Vec<String>,
+        /// Connects to `address`.
+        client: Vec<String>,
+    },
     /// Two programs on two hosts.
     Pair {
         /// Waits on TCP port `port`.
@@ -191,14 +202,73 @@ pub enum TestPrograms {
 
 impl TestPrograms {
     /// Every name in braces for which forge supplies a value, in a test of any scope.
-    pub const SUPPLIED_NAMES: [&str; 7] = ["address", "device", "gpu_memory", "hosts", "ranks", "slots", "mark"];
+    pub const SUPPLIED_NAMES: [&str; 10] = [
+        "address",
+        "device",
+        "gpu_memory",
+        "adapter_address",
+        "own_address",
+        "gid_index",
+        "hosts",
+        "ranks",
+        "slots",
+        "mark",
+    ];
+
+    /// Those that depend on the adapter: a test with one of them is run for each adapter.
+    const RAIL_NAMES: [&str; 4] = ["device", "adapter_address", "own_address", "gid_index"];
 
     /// Returns those for which forge supplies a value when such a test runs.
     pub fn list_supplied_names(&self) -> &'static [&'static str] {
         match self {
             Self::Host(_) => &["gpu_memory"],
-            Self::Pair { .. } => &["address", "device", "gpu_memory"],
+            Self::Pair { .. } | Self::Loopback { .. } => {
+                &["address", "device", "gpu_memory", "adapter_address", "own_address", "gid_index"]
+            }
             Self::Group(_) => &["hosts", "ranks", "slots", "mark", "device", "gpu_memory"],
+        }
+    }
+
+    /// Returns the programs by the key that declares each, a server before its client.
+    pub fn list_keyed_programs(&self) -> Vec<(&'static str, &Vec<String>)> {
+        match self {
+            Self::Host(command) | Self::Group(command) => vec![("command", command)],
+            Self::Loopback { server, client } | Self::Pair { server, client } => {
+                vec![("server", server), ("client", client)]
+            }
+        }
+    }
+
+    /// Returns the programs with their arguments, a server before its client.
+    pub fn list_programs(&self) -> Vec<&Vec<String>> {
+        self.list_keyed_programs().into_iter().map(|(_, words)| words).collect()
+    }
+
+    /// Returns whether a measurement needs one host only.
+    pub fn are_of_one_host(&self) -> bool {
+        matches!(self, Self::Host(_) | Self::Loopback { .. })
+    }
+}
+
+/// Where forge sees that the server of a test listens on `port`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ServerListening {
+    /// In the TCP sockets of the host.
+    #[default]
+    Tcp,
+    /// In the identifiers of the RDMA connection manager, with `rdma resource`.
+    Rdma,
+}
+
+impl ServerListening {
+    /// Every place.
+    pub const ALL: [Self; 2] = [Self::Tcp, Self::Rdma];
+
+    /// Returns the value of `listens`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Rdma => "rdma",
         }
     }
 }
@@ -215,11 +285,8 @@ pub fn find_placeholders(word: &str) -> impl Iterator<Item = (Range<usize>, &str
 impl TestDefinition {
     /// Returns whether the test is run for each adapter.
     pub fn uses_rails(&self) -> bool {
-        let uses = |words: &[String]| words.iter().any(|word| word.contains("{device}"));
-        match &self.programs {
-            TestPrograms::Host(command) | TestPrograms::Group(command) => uses(command),
-            TestPrograms::Pair { server, client } => uses(server) || uses(client),
-        }
+        let words = self.programs.list_programs().into_iter().flatten();
+        words.flat_map(|word| find_placeholders(word)).any(|(_, name)| TestPrograms::RAIL_NAMES.contains(&name))
     }
 }
 
@@ -230,6 +297,10 @@ pub enum TestOutput {
     PerftestBandwidth,
     /// `ib_write_lat` and similar programs, in µs.
     PerftestLatency,
+    /// `rping -v` at both ends: the number of answered pings, of `count`.
+    Rping,
+    /// `ibv_rc_pingpong` at both ends: the number of exchanges, of `iterations`.
+    Pingpong,
     /// `ucx_perftest -t tag_bw`, in Gb/s.
     Ucx,
     /// `all_reduce_perf` and similar programs, in GB/s.
@@ -248,9 +319,11 @@ pub enum TestOutput {
 
 impl TestOutput {
     /// Every format.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::PerftestBandwidth,
         Self::PerftestLatency,
+        Self::Rping,
+        Self::Pingpong,
         Self::Ucx,
         Self::Nccl,
         Self::Dcgm,
@@ -265,6 +338,8 @@ impl TestOutput {
         match self {
             Self::PerftestBandwidth => "perftest-bandwidth",
             Self::PerftestLatency => "perftest-latency",
+            Self::Rping => "rping",
+            Self::Pingpong => "pingpong",
             Self::Ucx => "ucx",
             Self::Nccl => "nccl",
             Self::Dcgm => "dcgm",
@@ -281,6 +356,8 @@ impl TestOutput {
             Self::PerftestBandwidth | Self::Ucx => "Gb/s",
             Self::PerftestLatency => "us",
             Self::Nccl | Self::Fio | Self::Sysbench | Self::Nvbandwidth => "GB/s",
+            Self::Rping => "pings",
+            Self::Pingpong => "exchanges",
             Self::Dcgm => "diagnostics",
             Self::Number => "",
         }
@@ -290,7 +367,9 @@ impl TestOutput {
     pub fn default_basis(self) -> DeclaredBasis {
         use BasisSource::{Adapters, Driver, Gpus, Kernel, Ofed, Packages};
         let (sources, packages): (&[BasisSource], &[&str]) = match self {
-            Self::PerftestBandwidth | Self::PerftestLatency | Self::Ucx => (&[Kernel, Ofed, Adapters], &[]),
+            Self::PerftestBandwidth | Self::PerftestLatency | Self::Rping | Self::Pingpong | Self::Ucx => {
+                (&[Kernel, Ofed, Adapters], &[])
+            }
             Self::Nccl => (&[Kernel, Driver, Gpus, Ofed, Adapters, Packages], &["libnccl2", "libnccl"]),
             Self::Dcgm | Self::Nvbandwidth => (&[Kernel, Driver, Gpus], &[]),
             Self::Fio | Self::Sysbench | Self::Number => (&[Kernel], &[]),
@@ -301,9 +380,9 @@ impl TestOutput {
         }
     }
 
-    /// Returns whether the program judges itself, so that an entry declares no limit.
+    /// Returns whether the test passes or fails without a limit, so that an entry declares none.
     pub fn has_own_verdict(self) -> bool {
-        self == Self::Dcgm
+        matches!(self, Self::Dcgm | Self::Rping | Self::Pingpong)
     }
 
     /// Returns whether greater values are better.

@@ -41,12 +41,14 @@ fn builtin_sets_need_no_section() {
         ("burn-in", "ib-write-bw"),
         ("full", "ib-write-bw"),
         ("collectives", "nccl-alltoall-hosts"),
+        ("connectivity", "rping"),
     ] {
         let told = place.forge(&["test", "--set", set, "--dry-run"]);
         assert!(told.starts_with("exit 0") && told.contains(test), "{told}");
     }
     let unknown = place.forge(&["test", "--set", "slow", "--dry-run"]);
-    let message = "error: set `slow` not found\n  hint: the sets are `quick`, `burn-in`, `full`, `collectives`\n";
+    let message =
+        "error: set `slow` not found\n  hint: the sets are `quick`, `burn-in`, `full`, `collectives`, `connectivity`\n";
     assert!(unknown.starts_with("exit 64") && unknown.ends_with(message), "{unknown}");
 }
 
@@ -160,6 +162,33 @@ fn report_formats_are_checked_before_anything_runs() {
     assert!(wrong.starts_with("exit 64") && wrong.ends_with(message), "{wrong}");
     let twice = place().forge(&["test", "--yes", "--report", "junit=x", "--report", "html=x"]);
     assert!(twice.starts_with("exit 64") && twice.contains("two reports have the same file `x`"), "{twice}");
+}
+
+/// Tests of an adapter alone and of a connection declare no limit, or that of a port.
+#[test]
+fn dry_run_shows_adapters_alone_and_connections() {
+    let inventory = "cluster: c\nhosts:\n  node-[1:4]: {}\n";
+    let place = Place::new().file("inventory.yaml", inventory);
+    insta::assert_snapshot!(place.forge(&["test", "--set", "connectivity", "--dry-run"]));
+}
+
+#[test]
+fn mistakes_in_connections_are_shown_in_place() {
+    let inventory = "cluster: c
+hosts:
+  node-[1:4]: {}
+tests:
+  quick:
+    - { test: rping, on: all, least: 10 }
+    - { test: ib-write-bw-loopback, on: all, floor: h100-sxm/host/all_reduce }
+    - { test: ib-write-bw-loopback, on: all, floor: ndr-h100/port/ib_write_bw-gdr }
+    - { test: own, on: all, least: 1 }
+    - { test: alone, on: all, least: 1 }
+";
+    let own = "test: own\nscope: loopback\noutput: number\nlistens: udp\nserver: [serve]\nclient: [ask]\n";
+    let alone = "test: alone\nscope: host\noutput: number\nlistens: rdma\ncommand: [ask, '{own_adress}']\n";
+    let place = Place::new().file("inventory.yaml", inventory).file("tests/own.yaml", own);
+    insta::assert_snapshot!(place.file("tests/alone.yaml", alone).forge(&["validate"]));
 }
 
 #[test]

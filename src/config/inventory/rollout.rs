@@ -238,14 +238,14 @@ pub(in crate::config) fn check_test_sets(rollout: &RolloutPolicy, tests: &TestSu
     for test in entries {
         let name = &test.definition.name;
         let (message, hint) = match (&test.definition.programs, &test.expected) {
-            (TestPrograms::Host(_), DeclaredLimit::Peers(_)) => (
+            (TestPrograms::Host(_) | TestPrograms::Loopback { .. }, DeclaredLimit::Peers(_)) => (
                 format!("`return_tests`: `{name}` of set `{set}` compares hosts with each other"),
                 "a host is tested alone before it is brought back: declare `least`, `share`, `floor` or `most`",
             ),
-            (TestPrograms::Host(_), _) => continue,
+            (TestPrograms::Host(_) | TestPrograms::Loopback { .. }, _) => continue,
             (TestPrograms::Pair { .. } | TestPrograms::Group(_), _) => (
                 format!("`return_tests`: `{name}` of set `{set}` needs several hosts"),
-                "a host is tested alone before it is brought back: name a set with tests of scope `host` only",
+                "a host is tested alone before it is brought back: name a set with tests of scope `host` or `loopback`",
             ),
         };
         cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(*span).hint(hint));

@@ -3,7 +3,7 @@
 use crate::acceptance::{BasisSource, DeclaredBasis};
 use crate::config::builtin_data::find_builtin_test;
 use crate::config::load_context::LoadContext;
-use crate::config::test_suite::{self, TestDefinition, TestOutput, TestPrograms};
+use crate::config::test_suite::{self, ServerListening, TestDefinition, TestOutput, TestPrograms};
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{YamlNode, scalar};
 use crate::diag::{Diag, DiagCode, Span, did_you_mean};
@@ -11,8 +11,20 @@ use camino::Utf8PathBuf;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Keys of the file of a test.
-const TEST_KEYS: [&str; 11] =
-    ["test", "about", "scope", "output", "limit", "parameters", "server", "client", "command", "mesh", "rests_on"];
+const TEST_KEYS: [&str; 12] = [
+    "test",
+    "about",
+    "scope",
+    "output",
+    "limit",
+    "parameters",
+    "server",
+    "client",
+    "listens",
+    "command",
+    "mesh",
+    "rests_on",
+];
 const DEFAULT_LIMIT_S: u64 = 300;
 
 /// Returns the path that messages show for a built-in test.
@@ -83,6 +95,7 @@ fn read_definition_file(node: &YamlNode, name: &str, cx: &mut LoadContext<'_>) -
         check_placeholders(programs, &names, &table, cx);
     }
     let rests_on = read_basis(&table, cx);
+    let listens = read_listening(&table, programs.as_ref(), cx);
     Some(TestDefinition {
         name: name.to_owned(),
         about: table.get_text("about", &mut cx.diags).unwrap_or_default(),
@@ -92,6 +105,7 @@ fn read_definition_file(node: &YamlNode, name: &str, cx: &mut LoadContext<'_>) -
         limit_s: table.get_limit("limit", &mut cx.diags).unwrap_or(DEFAULT_LIMIT_S),
         parameters,
         needed,
+        listens,
         mesh: table.get_text("mesh", &mut cx.diags),
     })
 }
@@ -134,13 +148,32 @@ fn read_output(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<TestOu
     found
 }
 
+/// Reads `listens`, which only a test with a server has.
+fn read_listening(table: &YamlTable<'_>, programs: Option<&TestPrograms>, cx: &mut LoadContext<'_>) -> ServerListening {
+    let Some(node) = table.get("listens") else { return ServerListening::default() };
+    if matches!(programs, Some(TestPrograms::Host(_) | TestPrograms::Group(_))) {
+        let message = "`listens` needs a test with a server: scope `loopback` or `pair`";
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span));
+    }
+    let text = yaml_table::expect_text(node, "listens", &mut cx.diags).unwrap_or_default();
+    ServerListening::ALL.into_iter().find(|listens| listens.name() == text).unwrap_or_else(|| {
+        let message = format!("`listens` must be `tcp` or `rdma`, found `{}`", scalar::shorten_text(&text));
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span));
+        ServerListening::default()
+    })
+}
+
 fn read_programs(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<TestPrograms> {
     let scope = table.require_value("scope", &mut cx.diags)?;
     match yaml_table::expect_text(scope, "scope", &mut cx.diags)?.as_str() {
         "host" => Some(TestPrograms::Host(read_words(table, "command", cx)?)),
-        "pair" => {
+        scope @ ("loopback" | "pair") => {
             let (server, client) = (read_words(table, "server", cx), read_words(table, "client", cx));
-            Some(TestPrograms::Pair { server: server?, client: client? })
+            let (server, client) = (server?, client?);
+            Some(match scope {
+                "loopback" => TestPrograms::Loopback { server, client },
+                _ => TestPrograms::Pair { server, client },
+            })
         }
         "group" => {
             let words = read_words(table, "command", cx)?;
@@ -148,14 +181,15 @@ fn read_programs(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<Test
             Some(TestPrograms::Group(words))
         }
         other => {
-            let message = format!("`scope` must be `host`, `pair` or `group`, found `{}`", scalar::shorten_text(other));
+            let found = scalar::shorten_text(other);
+            let message = format!("`scope` must be `host`, `loopback`, `pair` or `group`, found `{found}`");
             cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(scope.span));
             None
         }
     }
 }
 
-/// Reports misspelled placeholders, and a pair whose server has no port. Other text in braces belongs to the program: `awk`
+/// Reports misspelled placeholders, and a server without a port. Other text in braces belongs to the program: `awk`
 /// has `{print}`.
 fn check_placeholders(
     programs: &TestPrograms,
@@ -164,12 +198,8 @@ fn check_placeholders(
     cx: &mut LoadContext<'_>,
 ) {
     let of_each = programs.list_supplied_names();
-    let parts: Vec<(&str, &Vec<String>)> = match programs {
-        TestPrograms::Host(command) | TestPrograms::Group(command) => vec![("command", command)],
-        TestPrograms::Pair { server, client } => vec![("server", server), ("client", client)],
-    };
     let known: BTreeSet<&str> = of_each.iter().chain(parameters).copied().collect();
-    for (key, words) in parts {
+    for (key, words) in programs.list_keyed_programs() {
         let span = table.get(key).map_or(table.span, |node| node.span);
         for name in words
             .iter()
@@ -183,8 +213,13 @@ fn check_placeholders(
             }
         }
     }
-    if matches!(programs, TestPrograms::Pair { .. }) && !parameters.contains("port") {
-        let message = "a test of scope `pair` needs the parameter `port`";
+    let scope = match programs {
+        TestPrograms::Loopback { .. } => "loopback",
+        TestPrograms::Pair { .. } => "pair",
+        TestPrograms::Host(_) | TestPrograms::Group(_) => return,
+    };
+    if !parameters.contains("port") {
+        let message = format!("a test of scope `{scope}` needs the parameter `port`");
         let hint = "declare `parameters: { port: 18515 }`, and let the server listen on `{port}`: forge waits for it";
         cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(table.span).hint(hint));
     }

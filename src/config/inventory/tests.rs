@@ -130,7 +130,7 @@ fn check_host_count(
 ) {
     let (key, needed, why) = match &definition.programs {
         TestPrograms::Group(_) if hosts < group_size => ("group_size", group_size, "a group"),
-        TestPrograms::Host(_) if hosts < 3 && table.get("peers").is_some() => {
+        programs if programs.are_of_one_host() && hosts < 3 && table.get("peers").is_some() => {
             ("peers", 3, "a comparison with the median of the hosts")
         }
         _ => return,
@@ -251,7 +251,7 @@ fn read_limit(table: &YamlTable<'_>, definition: &TestDefinition, cx: &mut LoadC
     let given: Vec<&str> = LIMIT_KEYS.into_iter().filter(|key| table.get(key).is_some()).collect();
     if definition.output.has_own_verdict() {
         if let Some(node) = given.first().and_then(|key| table.get(key)) {
-            let message = format!("test `{}` judges itself: it has no limit", definition.name);
+            let message = format!("test `{}` passes or fails by itself: it has no limit", definition.name);
             cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span));
         }
         return Some(DeclaredLimit::OwnVerdict);
@@ -340,15 +340,14 @@ fn read_floor(table: &YamlTable<'_>, definition: &TestDefinition, cx: &mut LoadC
         (TestPrograms::Group(_), FloorScope::TwoHosts) => {
             table.get_int("group_size", 2, 100_000, &mut cx.diags) == Some(2)
         }
-        (TestPrograms::Host(_), FloorScope::Host | FloorScope::Gpu) | (TestPrograms::Pair { .. }, FloorScope::Port) => {
-            true
-        }
-        _ => false,
+        (TestPrograms::Host(_), scope) => matches!(scope, FloorScope::Host | FloorScope::Gpu),
+        (TestPrograms::Loopback { .. } | TestPrograms::Pair { .. }, scope) => scope == FloorScope::Port,
+        (TestPrograms::Group(_), _) => false,
     };
     if !fits {
         let scope = match floor.scope {
             FloorScope::Gpu => "the GPUs of a host, one by one",
-            FloorScope::Port => "a port: it needs a test of scope `pair`",
+            FloorScope::Port => "a port: it needs a test of scope `loopback` or `pair`",
             FloorScope::Host => "one host: it needs a test of scope `host`",
             FloorScope::TwoHosts => "two hosts: it needs a test of scope `group` and `group_size: 2`",
         };

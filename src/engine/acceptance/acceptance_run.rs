@@ -5,7 +5,7 @@ use super::report::{ACCEPTANCE_VERSION, AcceptanceReport, SkippedHost, TestRepor
 use super::test_batch::DrainBudget;
 use super::test_host::{TestHost, TestService, open_test_host};
 use super::test_run::{TestedBatch, list_fact_names, run_tests, stop_programs};
-use crate::config::{DeclaredTest, Project, TestPrograms};
+use crate::config::{DeclaredTest, Project};
 use crate::engine::cancel::{CancelSignal, StopLevel};
 use crate::engine::cluster_nodes::{LazyClusterApi, NodeListing, build_node_seen, is_declared_node};
 use crate::engine::event::{Event, EventSender};
@@ -95,7 +95,7 @@ impl AcceptanceRun<'_> {
         if !self.drains || wanted.is_empty() {
             return vec![wanted.to_vec()];
         }
-        let is_paired = |test: &DeclaredTest| !matches!(test.definition.programs, TestPrograms::Host(_));
+        let is_paired = |test: &DeclaredTest| !test.definition.programs.are_of_one_host();
         DrainBudget::from_rollout(self.project).split_in_batches(wanted, self.tests.iter().any(is_paired))
     }
 

@@ -13,11 +13,7 @@ const FACTS: [&str; 2] = ["topology", "gdr"];
 
 /// Returns the facts that a test needs for its options.
 pub(super) fn list_option_facts(programs: &TestPrograms) -> &'static [&'static str] {
-    let uses = |words: &[String]| words.iter().any(|word| word == PLACEHOLDER);
-    let needs = match programs {
-        TestPrograms::Host(command) | TestPrograms::Group(command) => uses(command),
-        TestPrograms::Pair { server, client } => uses(server) || uses(client),
-    };
+    let needs = programs.list_programs().into_iter().flatten().any(|word| word == PLACEHOLDER);
     if needs { &FACTS } else { &[] }
 }
 
@@ -50,7 +46,11 @@ fn list_options(facts: &Facts, rail: &str) -> Result<Vec<String>, String> {
     Ok(options)
 }
 
-fn read_fact<'f>(facts: &'f Facts, name: &str) -> Result<&'f Value, String> {
+/// Returns the value of a fact.
+///
+/// # Errors
+/// The fact is unknown or was not read: the reason.
+pub(super) fn read_fact<'f>(facts: &'f Facts, name: &str) -> Result<&'f Value, String> {
     match facts.0.get(name) {
         Some(Ok(value)) => Ok(value),
         Some(Err(why)) => Err(format!("fact `{name}` is unknown: {}", why.why)),

@@ -1,11 +1,13 @@
 //! Runs the programs of a test on one host or two, and judges their output.
 
+use super::adapter_values::read_adapter_values;
 use super::gpu_memory::add_gpu_memory;
 use super::test_host::TestHost;
 use super::test_scripts::{build_program_script, build_result_script, build_server_script, build_stop_script};
 use crate::acceptance::{
-    CollectiveValue, ExpectedValue, TestVerdict, expect_share, judge_bandwidth, judge_collective, judge_dcgm,
-    judge_fio, judge_latency, judge_number, judge_nvbandwidth, judge_sysbench, judge_ucx, parse_size,
+    CollectiveValue, ConnectionEnds, ExpectedValue, TestVerdict, expect_share, judge_bandwidth, judge_collective,
+    judge_dcgm, judge_fio, judge_latency, judge_number, judge_nvbandwidth, judge_pingpong, judge_rping, judge_sysbench,
+    judge_ucx, parse_size,
 };
 use crate::config::{DeclaredLimit, DeclaredTest, Project, TestOutput, TestPrograms, find_placeholders};
 use crate::engine::cancel::{CancelSignal, StopLevel};
@@ -17,6 +19,9 @@ use crate::script::ShellFragment;
 use crate::transport::TransportError;
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// The address that both ends have if they run on one host.
+const LOCAL_ADDRESS: &str = "127.0.0.1";
 
 /// Time for starting and stopping in addition to the test's own limit.
 const GRACE: Duration = Duration::from_secs(30);
@@ -59,6 +64,14 @@ pub(super) struct TestMeasurement {
     pub lost: Vec<HostName>,
 }
 
+/// The two ends of a measurement, each the server and then the client.
+struct TestEnds<'r> {
+    programs: (&'r [String], &'r [String]),
+    hosts: (&'r TestHost<'r>, &'r TestHost<'r>),
+    /// The address that the client connects to.
+    address: &'r str,
+}
+
 /// The inputs of a measurement, except its hosts.
 pub(super) struct MeasureContext<'r> {
     pub project: &'r Project,
@@ -74,10 +87,17 @@ impl MeasureContext<'_> {
         self.cancel.level() > StopLevel::No
     }
 
-    /// Measures one host.
+    /// Measures one host, or one of its adapters with both ends on it.
     pub async fn measure_host(&self, host: &TestHost<'_>, rail: Option<&str>, number: usize) -> TestMeasurement {
-        let TestPrograms::Host(command) = &self.test.definition.programs else {
-            return not_measured("the test needs two hosts", Vec::new());
+        let command = match &self.test.definition.programs {
+            TestPrograms::Host(command) => command,
+            TestPrograms::Loopback { server, client } => {
+                let ends = TestEnds { programs: (server, client), hosts: (host, host), address: LOCAL_ADDRESS };
+                return self.measure_ends(&ends, rail, number).await;
+            }
+            TestPrograms::Pair { .. } | TestPrograms::Group(_) => {
+                return not_measured("the test needs two hosts", Vec::new());
+            }
         };
         let command = add_gpu_memory(command, host.facts(), rail);
         let words = match command.and_then(|words| fill_words(&words, &self.parameters_for(rail, None))) {
@@ -92,7 +112,7 @@ impl MeasureContext<'_> {
         }
     }
 
-    /// Measures two hosts: starts the server, runs the client, stops the server.
+    /// Measures two hosts.
     pub async fn measure_pair(
         &self,
         server: &TestHost<'_>,
@@ -103,23 +123,33 @@ impl MeasureContext<'_> {
         let TestPrograms::Pair { server: server_words, client: client_words } = &self.test.definition.programs else {
             return not_measured("the test runs on one host", Vec::new());
         };
-        let parameters = self.parameters_for(rail, Some(&server.address));
-        let fill = |words: &[String], host: &TestHost| match add_gpu_memory(words, host.facts(), rail) {
-            Ok(words) => fill_words(&words, &parameters),
-            Err(why) => Err(format!("{}: {why}", host.name)),
+        let programs = (server_words.as_slice(), client_words.as_slice());
+        let ends = TestEnds { programs, hosts: (server, client), address: &server.address };
+        self.measure_ends(&ends, rail, number).await
+    }
+
+    /// Starts the server, runs the client, stops the server.
+    async fn measure_ends(&self, ends: &TestEnds<'_>, rail: Option<&str>, number: usize) -> TestMeasurement {
+        let ((server_words, client_words), (server, client)) = (ends.programs, ends.hosts);
+        let parameters = self.parameters_for(rail, Some(ends.address));
+        let fill = |words: &[String], host: &TestHost<'_>| {
+            let own = add_gpu_memory(words, host.facts(), rail).map_err(|why| format!("{}: {why}", host.name))?;
+            let mut values = parameters.clone();
+            values.extend(read_adapter_values(words, (server, host), rail)?);
+            fill_words(&own, &values)
         };
         let (server_words, client_words) = match (fill(server_words, server), fill(client_words, client)) {
             (Ok(server), Ok(client)) => (server, client),
             (Err(why), _) | (_, Err(why)) => return not_measured(&why, Vec::new()),
         };
         let Some(port) = parameters.get("port").and_then(|port| port.parse::<u16>().ok()) else {
-            return not_measured("a test of two hosts needs the parameter `port`, a number", Vec::new());
+            return not_measured("a test with a server needs the parameter `port`, a number", Vec::new());
         };
         let (limit, run) = (self.test.definition.limit_s, self.run);
         let unit = format!("forge-test-{run}-{number}-server");
-        let started = self
-            .run_script(server, build_server_script(&unit, limit + SERVER_GRACE_S, port.into(), &server_words))
-            .await;
+        let listening = (self.test.definition.listens, port);
+        let started =
+            self.run_script(server, build_server_script(&unit, limit + SERVER_GRACE_S, listening, &server_words)).await;
         match started {
             Ok(done) if done.finished.status == 0 => {}
             Ok(done) if self.is_stopped() => return not_measured(STOPPED, vec![read_output(&done)]),
@@ -251,6 +281,11 @@ impl MeasureContext<'_> {
             Ok(expected) => expected,
             Err(why) => return not_measured(&why, outputs),
         };
+        let failure = (done.finished.status != 0).then(|| describe_failure(done));
+        let client = format!("{stdout}{}", String::from_utf8_lossy(&done.finished.stderr));
+        let server = outputs.first().map(UntrustedText::raw).unwrap_or_default();
+        let ends = ConnectionEnds { client: &client, server, failure: failure.as_deref() };
+        let count = |name: &str| self.test.parameters.get(name).and_then(|count| count.parse().ok());
         let size = self.test.parameters.get("size").and_then(|size| parse_size(size));
         let verdict = match (self.test.definition.output, size) {
             (TestOutput::PerftestBandwidth, Some(size)) => judge_bandwidth(&stdout, size, &expected),
@@ -258,6 +293,8 @@ impl MeasureContext<'_> {
             (TestOutput::PerftestBandwidth | TestOutput::Ucx, None) => {
                 TestVerdict::not_measured("the parameter `size` is not a number of bytes")
             }
+            (TestOutput::Rping, _) => judge_rping(&ends, count("count")),
+            (TestOutput::Pingpong, _) => judge_pingpong(&ends, count("iterations")),
             (TestOutput::PerftestLatency, _) => judge_latency(&stdout, &expected),
             (TestOutput::Nccl, _) => judge_collective(
                 &parse_nccl_test(&stdout),

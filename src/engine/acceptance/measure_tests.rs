@@ -61,7 +61,7 @@ fn answer(status: i32, stdout: &str) -> Answer {
     Ok(ScriptOutput { status, stdout: stdout.into(), stderr: Vec::new(), dropped: 0 })
 }
 
-/// Two hosts, and in the set `quick` a test of one host and a test of a pair.
+/// Two hosts, and in the set `quick` a test of one host, one of a pair, one of an adapter, and `rping`.
 fn load_tests() -> Project {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
@@ -69,7 +69,12 @@ fn load_tests() -> Project {
     write("tests/early.yaml", "test: early\nscope: host\noutput: number\nlimit: 6s\ncommand: [sh, -c, 'echo 5']\n");
     let pair = "server: [serve, '{port}']\nclient: [ask, '{address}']\n";
     write("tests/pair.yaml", &format!("test: pair\nscope: pair\noutput: number\nparameters: {{ port: 1 }}\n{pair}"));
-    let entries = "    - { test: early, on: all, least: 1 }\n    - { test: pair, on: all, least: 1 }\n";
+    write(
+        "tests/loop.yaml",
+        &format!("test: loop\nscope: loopback\noutput: number\nparameters: {{ port: 1 }}\n{pair}"),
+    );
+    let limited = ["early", "pair", "loop"].map(|test| format!("    - {{ test: {test}, on: all, least: 1 }}\n"));
+    let entries = limited.concat() + "    - { test: rping, on: all, with: { count: 2 } }\n";
     write("inventory.yaml", &format!("cluster: c\nhosts:\n  n[1:2]: {{}}\ntests:\n  quick:\n{entries}"));
     let inventory = Utf8Path::from_path(dir.path()).unwrap().join("inventory.yaml");
     let options = LoadOptions { trust: true, embedded: &[], env: &|_| None, programs: config::SecretPrograms::Skip };
@@ -191,6 +196,64 @@ async fn host_that_is_lost_during_a_measurement_is_named() {
     let failed = AnsweringHost(|_: &str| Err(host_side_error("no shell".to_owned())));
     let measured = measure_fully(&[TestHost::answering("n1", failed)], &CancelSignal::default()).await;
     assert_eq!((measured.verdict, measured.lost), (TestVerdict::not_measured("no shell"), Vec::new()));
+}
+
+#[tokio::test]
+async fn both_ends_of_a_loopback_run_on_one_host() {
+    let (project, cancel) = (load_tests(), CancelSignal::default());
+    let scripts = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = scripts.clone();
+    let host = AnsweringHost(move |text: &str| {
+        seen.lock().unwrap().push(text.to_owned());
+        answer(0, if text.contains("'ask'") { "5\n" } else { "" })
+    });
+    let context =
+        MeasureContext { project: &project, test: &project.tests.sets["quick"][2], run: "r", cancel: &cancel };
+    let measured = context.measure_host(&TestHost::answering("n1", host), None, 0).await;
+    assert_eq!(
+        (measured.verdict.value(), measured.outputs.len()),
+        (Some(5.0), 2),
+        "the server's output and the client's"
+    );
+    let scripts = scripts.lock().unwrap();
+    let (first, last) = (&scripts[0], &scripts[2]);
+    assert!(first.contains("'serve'") && scripts[1].contains("'ask' '127.0.0.1'"), "{scripts:?}");
+    assert!(last.contains("forge-test-r-0-server") && !last.contains("'ask'"), "the server is stopped: {last}");
+}
+
+/// The client binds to the address of its own adapter, and connects to that of the server's.
+#[tokio::test]
+async fn connection_is_made_between_adapters_and_judged_at_both_ends() {
+    let (project, cancel) = (load_tests(), CancelSignal::default());
+    let test = &project.tests.sets["quick"][3];
+    let context = MeasureContext { project: &project, test, run: "r", cancel: &cancel };
+    let build = |name: &str, address: &str, served: &'static str| {
+        let gids = serde_json::json!([{ "index": 3, "ipv4": address }]);
+        let port = serde_json::json!({ "state": "ACTIVE", "class": "roce", "roce_gid_index": 3, "gids": gids });
+        let rdma = serde_json::json!([{ "name": "mlx5_0", "ports": [port] }]);
+        let facts = crate::facts::Facts([("rdma".to_owned(), Ok(rdma))].into());
+        let host = AnsweringHost(move |text: &str| {
+            let is_client = text.contains("'-I' '10.9.0.2' '-a' '10.9.0.1'");
+            let starts_server = text.contains("'rdma' 7174") && text.contains("'rping' '-s' '-v' '-a' '10.9.0.1'");
+            match (is_client, starts_server) {
+                (true, _) => answer(0, include_str!("../../../tests/samples/rping-client.txt")),
+                (_, true) => answer(0, ""),
+                (false, false) => answer(0, served),
+            }
+        });
+        TestHost::answering(name, host).with_facts(facts)
+    };
+    let client = build("n2", "10.9.0.2", "");
+    let server = build("n1", "10.9.0.1", include_str!("../../../tests/samples/rping-server.txt"));
+    let passed = context.measure_pair(&server, &client, Some("mlx5_0"), 0).await.verdict;
+    let expected = "each came back unchanged".to_owned();
+    assert_eq!(passed, TestVerdict::Pass { value: 2.0, expected });
+    let silent = build("n1", "10.9.0.1", "");
+    let other = context.measure_pair(&silent, &client, Some("mlx5_0"), 0).await.verdict;
+    assert_eq!(other, TestVerdict::not_measured("the client printed 2 pings, and the server 0 of them"));
+    let without = TestHost::answering("n1", AnsweringHost(|_: &str| answer(0, "")));
+    let other = context.measure_pair(&without, &client, Some("mlx5_0"), 0).await.verdict;
+    assert_eq!(other, TestVerdict::not_measured("n1: fact `rdma` was not read"));
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 //! limit there, so that nothing is left if forge or the connection is lost.
 
 mod acceptance_run;
+mod adapter_values;
 mod gpu_memory;
 mod group_launch;
 mod history;

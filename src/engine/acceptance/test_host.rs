@@ -124,6 +124,12 @@ impl<'s> TestHost<'s> {
         Self { name, link, address, adapters: BTreeMap::new(), proofs: None, facts: Facts::default() }
     }
 
+    /// Replaces the facts that were read.
+    #[cfg(test)]
+    pub fn with_facts(self, facts: Facts) -> Self {
+        Self { facts, ..self }
+    }
+
     /// Returns the values that a result rests on. What could not be read is left out.
     pub fn read_basis(&self, declared: &DeclaredBasis) -> ProofBasis {
         ObservedBasis::read(declared, &self.facts).basis

@@ -1,5 +1,6 @@
 //! Runs the tests of a set, one after the other.
 
+use super::adapter_values::list_value_facts;
 use super::gpu_memory::list_option_facts;
 use super::isolate::isolate_faults;
 use super::measure::{MeasureContext, not_measured};
@@ -38,7 +39,8 @@ pub(super) struct TestedBatch<'r> {
 pub(super) fn list_fact_names(tests: &[DeclaredTest]) -> BTreeSet<&'static str> {
     let needs = tests.iter().map(|test| &test.definition);
     let options = needs.clone().flat_map(|test| list_option_facts(&test.programs)).copied();
-    needs.flat_map(|test| test.rests_on.fact_names()).chain(options).collect()
+    let values = needs.clone().flat_map(|test| list_value_facts(&test.programs));
+    needs.flat_map(|test| test.rests_on.fact_names()).chain(options).chain(values).collect()
 }
 
 /// Runs the tests of a set on a batch, one after the other.
@@ -87,7 +89,7 @@ impl TestRun<'_> {
             parameters: test.parameters.clone(),
             about: test.definition.about.clone(),
             scope: match test.definition.programs {
-                TestPrograms::Host(_) => MeasuredScope::Host,
+                TestPrograms::Host(_) | TestPrograms::Loopback { .. } => MeasuredScope::Host,
                 TestPrograms::Pair { .. } => MeasuredScope::Pair,
                 TestPrograms::Group(_) => MeasuredScope::Group,
             },
@@ -105,7 +107,9 @@ impl TestRun<'_> {
             return report;
         }
         match test.definition.programs {
-            TestPrograms::Host(_) => self.run_on_hosts(&rails, parallel, &mut report).await,
+            TestPrograms::Host(_) | TestPrograms::Loopback { .. } => {
+                self.run_on_hosts(&rails, parallel, &mut report).await
+            }
             TestPrograms::Pair { .. } => self.run_on_pairs(&rails, &mut report).await,
             TestPrograms::Group(_) => self.run_on_groups(&mut report).await,
         }
@@ -138,7 +142,7 @@ impl TestRun<'_> {
         let rails = self.list_rails().len();
         match self.context.test.definition.programs {
             _ if self.hosts.is_empty() => 0,
-            TestPrograms::Host(_) => rails,
+            TestPrograms::Host(_) | TestPrograms::Loopback { .. } => rails,
             _ if self.hosts.len() < 2 => 0,
             TestPrograms::Pair { .. } => {
                 let rails = self.list_rails();

@@ -3,6 +3,7 @@
 //!
 //! The service manager replaces `$name` in the arguments of a unit, and `$$` by `$`: each `$` is doubled.
 
+use crate::config::ServerListening;
 use crate::script::ShellFragment;
 
 /// `$@` a program, perhaps after `env` and variables. Succeeds if the program is not installed, and prints that.
@@ -16,12 +17,24 @@ const FIND_MISSING: &str = r#"forge_misses() {
 }
 "#;
 
-/// `$1` unit, `$2` limit, `$3` port, then the program. Returns once the program listens on the port.
+/// `$1` `tcp` or `rdma`, `$2` port. Succeeds if a program of the host listens there.
+/// The addresses in `/proc/net/tcp` are hexadecimal, and `0A` is a listening socket. A server of the RDMA connection
+/// manager has no socket. Older kernels may end the list of its identifiers with an error, after some of them
+/// (nldev's `-EAGAIN`): the status of `rdma` means nothing.
+const FIND_LISTENER: &str = r#"forge_listens() {
+  case $1 in
+    rdma) rdma resource show cm_id 2>/dev/null | grep -q "state LISTEN .*src-addr [^ ]*:$2\( \|\$\)" ;;
+    *) cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ":$(printf '%04X' "$2") [0-9A-F]*:0000 0A " ;;
+  esac
+}
+"#;
+
+/// `$1` unit, `$2` limit, `$3` where it listens, `$4` port, then the program. Returns once the program listens.
 /// This run holds the host's lock and tests a host in one pair at a time: other outputs are those of killed runs.
-/// The addresses in `/proc/net/tcp` are hexadecimal, and `0A` is a listening socket.
 const START_SERVER: &str = r#"[ -d /run/systemd/system ] || { echo 'the host has no systemd' >&2; return 126; }
-forge_u=$1 forge_l=$2 forge_p=$(printf '%04X' "$3")
-shift 3
+forge_u=$1 forge_l=$2 forge_w=$3 forge_p=$4
+shift 4
+[ "$forge_w" != rdma ] || ! forge_misses rdma || return 125
 rm -f /run/forge-test-*.out
 systemd-run --quiet --collect --unit="$forge_u" --description='forge: acceptance test' \
   --property=RuntimeMaxSec="$forge_l" --property=LimitMEMLOCK=infinity \
@@ -29,7 +42,7 @@ systemd-run --quiet --collect --unit="$forge_u" --description='forge: acceptance
   -- "$@" || { forge_misses "$@"; return 125; }
 forge_n=0 forge_why='it does not listen on its port after 10 s'
 while [ "$forge_n" -lt 100 ]; do
-  cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ":$forge_p [0-9A-F]*:0000 0A " && return 0
+  forge_listens "$forge_w" "$forge_p" && return 0
   systemctl is-active --quiet "$forge_u.service" || { forge_why='it ended before it listened on its port'; break; }
   forge_n=$((forge_n + 1))
   sleep 0.1
@@ -134,10 +147,15 @@ return 0
 
 /// Returns the script that starts a server and waits until it listens. If the server does not
 /// listen, its stderr says why, and the exit status is one of forge.
-pub(super) fn build_server_script(unit: &str, limit_s: u64, port: u64, words: &[String]) -> ShellFragment {
-    let body =
-        ShellFragment::new().code(FIND_MISSING).code("forge_test() {\n").code(START_SERVER).code("}\nforge_test");
-    add_words(body.word(unit).number(limit_s).number(port), words)
+pub(super) fn build_server_script(
+    unit: &str,
+    limit_s: u64,
+    (listens, port): (ServerListening, u16),
+    words: &[String],
+) -> ShellFragment {
+    let body = ShellFragment::new().code(FIND_MISSING).code(FIND_LISTENER).code("forge_test() {\n").code(START_SERVER);
+    let body = body.code("}\nforge_test").word(unit).number(limit_s).word(listens.name());
+    add_words(body.number(port.into()), words)
 }
 
 /// Returns the script that runs a program to its end.
@@ -227,6 +245,26 @@ mod tests {
         for words in [&["env", "A=b", "sh", "-c", "x"][..], &["/bin/sh"], &["env", "-i", "no-such"], &["env"]] {
             assert_eq!(look(words), (Some(1), String::new()), "{words:?}");
         }
+    }
+
+    /// The list of a kernel that ends it with an error: RDMA/nldev, `Return "-EAGAIN"`.
+    #[test]
+    fn server_of_the_connection_manager_is_seen_in_its_identifiers() {
+        let dir = tempfile::tempdir().unwrap();
+        let list = include_str!("../../../tests/samples/rdma-resource-cm-id.txt");
+        std::fs::write(dir.path().join("list"), list).unwrap();
+        let rdma = format!("#!/bin/sh\ncat {}\nexit 92\n", dir.path().join("list").display());
+        std::fs::write(dir.path().join("rdma"), rdma).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(dir.path().join("rdma"), mode).unwrap();
+        let path = format!("{}:/usr/bin:/bin", dir.path().display());
+        let listens = |port: &str| {
+            let text = format!("{FIND_LISTENER}forge_listens rdma {port}");
+            let run = |shell: &str| std::process::Command::new(shell).env("PATH", &path).args(["-c", &text]).status();
+            ["dash", "bash"].map(|shell| run(shell).unwrap().success())
+        };
+        assert_eq!(listens("7174"), [true, true]);
+        assert_eq!((listens("717"), listens("174"), listens("71740")), ([false; 2], [false; 2], [false; 2]));
     }
 
     /// This test starts its program from a shell, which would report it in its own words.

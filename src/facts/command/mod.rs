@@ -26,6 +26,7 @@ pub mod ofed_info;
 pub mod perfquery;
 pub mod perftest;
 pub mod port_rate;
+pub mod rdma_ping;
 pub mod sminfo;
 pub mod sysbench;
 
