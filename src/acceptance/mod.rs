@@ -13,6 +13,7 @@ mod isolation;
 #[cfg(test)]
 mod isolation_tests;
 mod judge;
+mod judge_clocks;
 mod judge_connection;
 mod judge_dcgm;
 mod judge_host;
@@ -37,6 +38,7 @@ pub use floors::{AcceptanceFloor, FloorMetric, FloorQuality, FloorScope, parse_f
 pub use group_run::GroupRun;
 pub use isolation::{FaultIsolation, FinishedRun, IsolationReport, NamedPart, RunSpeed};
 pub use judge::{CollectiveValue, RequiredTransport, judge_bandwidth, judge_collective, judge_latency};
+pub use judge_clocks::judge_gpu_clocks;
 pub use judge_connection::{ConnectionEnds, judge_pingpong, judge_rping};
 pub use judge_dcgm::judge_dcgm;
 pub use judge_host::{judge_fio, judge_nvbandwidth, judge_sysbench};

@@ -103,6 +103,7 @@ const BUILTIN_TABLES: &[(&str, &str)] = files!("recipes/data":
 const BUILTIN_TESTS: &[(&str, &str)] = files!("recipes/tests":
     "dcgm-diag",
     "fio-read",
+    "gpu-clocks",
     "ib-atomic-bw",
     "ib-atomic-lat",
     "ib-read-bw",

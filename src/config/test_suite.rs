@@ -311,6 +311,8 @@ pub enum TestOutput {
     Fio,
     /// `sysbench memory --memory-oper=read`, in GB/s.
     Sysbench,
+    /// Clocks of GPUs under load: the lowest of them in MHz, at most `below` under the median.
+    GpuClocks,
     /// `nvbandwidth`, in GB/s, for the test case `testcase`.
     Nvbandwidth,
     /// The last line is a number, in the test's own unit.
@@ -319,7 +321,7 @@ pub enum TestOutput {
 
 impl TestOutput {
     /// Every format.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::PerftestBandwidth,
         Self::PerftestLatency,
         Self::Rping,
@@ -327,6 +329,7 @@ impl TestOutput {
         Self::Ucx,
         Self::Nccl,
         Self::Dcgm,
+        Self::GpuClocks,
         Self::Fio,
         Self::Sysbench,
         Self::Nvbandwidth,
@@ -343,6 +346,7 @@ impl TestOutput {
             Self::Ucx => "ucx",
             Self::Nccl => "nccl",
             Self::Dcgm => "dcgm",
+            Self::GpuClocks => "gpu-clocks",
             Self::Fio => "fio",
             Self::Sysbench => "sysbench",
             Self::Nvbandwidth => "nvbandwidth",
@@ -359,6 +363,7 @@ impl TestOutput {
             Self::Rping => "pings",
             Self::Pingpong => "exchanges",
             Self::Dcgm => "diagnostics",
+            Self::GpuClocks => "MHz",
             Self::Number => "",
         }
     }
@@ -371,7 +376,7 @@ impl TestOutput {
                 (&[Kernel, Ofed, Adapters], &[])
             }
             Self::Nccl => (&[Kernel, Driver, Gpus, Ofed, Adapters, Packages], &["libnccl2", "libnccl"]),
-            Self::Dcgm | Self::Nvbandwidth => (&[Kernel, Driver, Gpus], &[]),
+            Self::Dcgm | Self::GpuClocks | Self::Nvbandwidth => (&[Kernel, Driver, Gpus], &[]),
             Self::Fio | Self::Sysbench | Self::Number => (&[Kernel], &[]),
         };
         DeclaredBasis {
@@ -382,7 +387,7 @@ impl TestOutput {
 
     /// Returns whether the test passes or fails without a limit, so that an entry declares none.
     pub fn has_own_verdict(self) -> bool {
-        matches!(self, Self::Dcgm | Self::Rping | Self::Pingpong)
+        matches!(self, Self::Dcgm | Self::GpuClocks | Self::Rping | Self::Pingpong)
     }
 
     /// Returns whether greater values are better.

@@ -180,6 +180,7 @@ hosts:
 tests:
   quick:
     - { test: rping, on: all, least: 10 }
+    - { test: gpu-clocks, on: all, peers: 0.1 }
     - { test: ib-write-bw-loopback, on: all, floor: h100-sxm/host/all_reduce }
     - { test: ib-write-bw-loopback, on: all, floor: ndr-h100/port/ib_write_bw-gdr }
     - { test: own, on: all, least: 1 }

@@ -6,8 +6,8 @@ use super::test_host::TestHost;
 use super::test_scripts::{build_program_script, build_result_script, build_server_script, build_stop_script};
 use crate::acceptance::{
     CollectiveValue, ConnectionEnds, ExpectedValue, TestVerdict, expect_share, judge_bandwidth, judge_collective,
-    judge_dcgm, judge_fio, judge_latency, judge_number, judge_nvbandwidth, judge_pingpong, judge_rping, judge_sysbench,
-    judge_ucx, parse_size,
+    judge_dcgm, judge_fio, judge_gpu_clocks, judge_latency, judge_number, judge_nvbandwidth, judge_pingpong,
+    judge_rping, judge_sysbench, judge_ucx, parse_size,
 };
 use crate::config::{DeclaredLimit, DeclaredTest, Project, TestOutput, TestPrograms, find_placeholders};
 use crate::engine::cancel::{CancelSignal, StopLevel};
@@ -308,6 +308,10 @@ impl MeasureContext<'_> {
                 }
                 verdict => verdict,
             },
+            (TestOutput::GpuClocks, _) => {
+                let below = self.test.parameters.get("below").and_then(|below| below.parse().ok());
+                judge_gpu_clocks(&stdout, failure.as_deref(), below)
+            }
             (TestOutput::Fio, _) => judge_fio(&stdout, &expected),
             (TestOutput::Sysbench, _) => judge_sysbench(&stdout, &expected),
             (TestOutput::Nvbandwidth, _) => match self.test.parameters.get("testcase") {

@@ -271,12 +271,52 @@ mod tests {
     #[test]
     fn missing_program_of_memory_read_is_named() {
         let text = include_str!("../../../recipes/tests/memory-read.yaml");
-        let script: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("    ")).collect();
         let mut shell = std::process::Command::new("/bin/sh");
-        shell.env("PATH", "/nonexistent").arg("-c").arg(script.join(" ")).args(["sh", "1", "64M", "10"]);
+        shell.env("PATH", "/nonexistent").arg("-c").arg(read_script(text)).args(["sh", "1", "64M", "10"]);
         let output = shell.output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stderr), "the program `sysbench` is not installed\n");
         assert_eq!(output.status.code(), Some(127));
+    }
+
+    /// Returns the script of a built-in test that starts a shell.
+    fn read_script(text: &str) -> String {
+        text.lines().filter_map(|line| line.strip_prefix("    ")).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The load is a program that ends after a second; the clocks are recorded lines.
+    #[test]
+    fn clocks_are_read_while_the_load_runs() {
+        let script = read_script(include_str!("../../../recipes/tests/gpu-clocks.yaml"));
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            std::fs::write(dir.path().join(name), format!("#!/bin/sh\n{text}\n")).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(dir.path().join(name), mode).unwrap();
+        };
+        let run = |shell: &str| {
+            let mut program = std::process::Command::new(format!("/bin/{shell}"));
+            program.env("PATH", format!("{}:/usr/bin:/bin", dir.path().display()));
+            let done = program.args(["-c", &script, "sh", "targeted_stress", "1"]).output().unwrap();
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            (done.status.code(), text(&done.stdout), text(&done.stderr))
+        };
+        let missing = (Some(127), String::new(), "the program `dcgmi` is not installed\n".to_owned());
+        assert_eq!(run("dash"), missing);
+        write("dcgmi", "echo \"$*\"; sleep 1; exit 226");
+        write("nvidia-smi", "case $1 in --help*) echo clocks_event_reasons.active ;; *) echo \"$@\" ;; esac");
+        let reasons = ["hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown"];
+        let reasons = reasons.map(|reason| format!(",clocks_event_reasons.{reason}")).concat();
+        let query =
+            format!("--query-gpu=index,pci.bus_id,utilization.gpu,clocks.current.sm{reasons} --format=csv,nounits\n");
+        for shell in ["dash", "bash"] {
+            let (status, stdout, stderr) = run(shell);
+            assert!(stdout.starts_with(&query) && stdout.ends_with("load ended with exit status 226\n"), "{stdout}");
+            assert_eq!(stderr, "diag -r targeted_stress -p targeted_stress.test_duration=1 -j\n");
+            assert_eq!(status, Some(0));
+        }
+        let older = "case $1 in --help*) echo clocks_throttle_reasons.active ;; *) echo \"$@\" ;; esac";
+        write("nvidia-smi", older);
+        assert!(run("dash").1.starts_with(&query.replace("event", "throttle")));
     }
 
     fn own(words: &[&str]) -> Vec<String> {

@@ -5,6 +5,7 @@
 
 pub mod dkms;
 pub mod fio;
+pub mod gpu_clocks;
 pub mod ibnetdiscover;
 pub mod ibqueryerrors;
 pub mod ibstat;
