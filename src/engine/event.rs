@@ -260,6 +260,22 @@ pub enum Event {
         /// The names of the tests.
         tests: Vec<String>,
     },
+    /// A test of the host starts, before it is brought back into service.
+    ReturnTestRound {
+        /// The host.
+        host: HostName,
+        /// The test: `dcgm-diag`.
+        test: String,
+        /// The adapter, if the test runs on each.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rail: Option<String>,
+        /// Number of finished rounds of the host.
+        done: usize,
+        /// Number of planned rounds of the host.
+        total: usize,
+        /// Estimated duration of the remaining rounds; absent before the first one is finished.
+        left: Option<Duration>,
+    },
     /// The tests of a host are done.
     ReturnTestsFinished {
         /// The host.

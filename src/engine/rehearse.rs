@@ -165,6 +165,7 @@ fn relax_rollout(declared: &RolloutPolicy) -> RolloutPolicy {
 fn list_left_out_parts(project: &Project, plan: &Plan) -> Vec<String> {
     let windows = plan.hosts.iter().any(|host| host.window.is_some());
     let reboots = plan.hosts.iter().flat_map(|host| &host.window).any(|window| !window.reboots.is_empty());
+    let tested = plan.hosts.iter().flat_map(|host| &host.window).any(|window| !window.return_tests.is_empty());
     let guarded = plan.hosts.iter().flat_map(|host| &host.steps).any(|step| step.guard_s.is_some());
     let rollout = &project.rollout;
     let parts = [
@@ -172,9 +173,32 @@ fn list_left_out_parts(project: &Project, plan: &Plan) -> Vec<String> {
         (windows && rollout.kubernetes.is_some(), "the drain of Kubernetes nodes"),
         (windows && rollout.slurm.is_some(), "the drain of Slurm nodes"),
         (windows, "the check for processes that use devices"),
+        (tested, "the tests before hosts are brought back into service"),
         (rollout.canary.is_some() || rollout.hours.is_some(), "canaries, waves and hours of the rollout"),
         (reboots, "real reboots: in the view, a reboot ends all processes and starts the enabled units"),
         (guarded, "the confirmation of guarded changes by a new login"),
     ];
     parts.into_iter().filter(|(holds, _)| *holds).map(|(_, part)| part.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::HostWindow;
+    use crate::view::sample;
+
+    /// A view has no devices that a test could measure.
+    #[test]
+    fn tests_before_return_are_named_as_left_out() {
+        let project = crate::config::builtin_project();
+        let list = |return_tests: &[&str]| {
+            let return_tests = return_tests.iter().map(|test| (*test).to_owned()).collect();
+            let mut host = sample::observed_host("gpu-01", Vec::new());
+            host.window = Some(HostWindow { return_tests, ..HostWindow::default() });
+            list_left_out_parts(&project, &sample::plan(vec![host]))
+        };
+        let devices = "the check for processes that use devices";
+        assert_eq!(list(&[]), [devices]);
+        assert_eq!(list(&["dcgm-diag"]), [devices, "the tests before hosts are brought back into service"]);
+    }
 }

@@ -8,7 +8,7 @@ pub use rehearsal::rehearsal_report;
 
 use crate::engine::{
     DoctorFinding, DoctorReport, DoctorSeverity, ExecCommand, ExecHostResult, ExecReport, HostHealth, HostReport,
-    RunReport, StepFailure, StepReport, StepResult, VerifyReport, VerifyResult,
+    ReturnTest, RunReport, StepFailure, StepReport, StepResult, VerifyReport, VerifyResult,
 };
 use crate::model::{
     BlockClass, DisruptionClass, HostName, HostOutcome, StepId, StepScope, StepVerdict, UntrustedText, VerifyLevel,
@@ -415,6 +415,13 @@ pub fn hostile_report(text: &str) -> RunReport {
     };
     let mut first = host_report(text, steps.to_vec(), vec![verify]);
     first.reason = text.into();
+    first.return_tests = vec![ReturnTest {
+        test: text.into(),
+        rail: Some(text.into()),
+        verdict: crate::acceptance::TestVerdict::Fail { value: None, reason: text.into() },
+        unit: text.into(),
+        outputs: vec![text.into()],
+    }];
     let mut second = ended_host_report(text, HostOutcome::Unreachable, text);
     second.hint = Some(text.into());
     RunReport {

@@ -120,7 +120,7 @@ impl AcceptanceRun<'_> {
             }
         }
         let mut results: Vec<TestReport> = Vec::new();
-        let tested = TestedBatch { project: self.project, tests: self.tests, hosts: &hosts, number };
+        let tested = TestedBatch { project: self.project, tests: self.tests, hosts: &hosts, number, returning: None };
         let work = run_tests(&tested, (self.options, self.baseline), (self.events, self.cancel), &mut results);
         tokio::select! {
             () = work => {}

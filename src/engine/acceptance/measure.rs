@@ -181,13 +181,21 @@ impl MeasureContext<'_> {
         measured
     }
 
+    /// Runs a script of the test on a host. What it prints is scrubbed of secrets.
     pub async fn run_script(
         &self,
         host: &TestHost<'_>,
         body: ShellFragment,
     ) -> Result<HostScriptOutput, TransportError> {
         let limit = Duration::from_secs(self.test.definition.limit_s) + GRACE;
-        host.link.run_script(body, limit, &self.project.secrets).await
+        let secrets = &self.project.secrets;
+        let mut output = host.link.run_script(body, limit, secrets).await?;
+        if !secrets.is_empty() {
+            let scrub = |bytes: &[u8]| secrets.scrub_secrets(&String::from_utf8_lossy(bytes)).into_bytes();
+            output.finished.stdout = scrub(&output.finished.stdout);
+            output.finished.stderr = scrub(&output.finished.stderr);
+        }
+        Ok(output)
     }
 
     /// Runs the script of the program that prints the result.

@@ -173,6 +173,25 @@ async fn limit_that_stopped_a_program_is_named() {
     }
 }
 
+/// A program may print a password that its recipe wrote to a file.
+#[tokio::test]
+async fn secrets_that_a_program_prints_are_replaced() {
+    let mut project = load_tests();
+    project.secrets.insert("token", "hunter2-hunter2".into());
+    let cancel = CancelSignal::default();
+    let context =
+        MeasureContext { project: &project, test: &project.tests.sets["quick"][0], run: "r", cancel: &cancel };
+    let host = AnsweringHost(|text: &str| {
+        let status = i32::from(text.contains("systemd-run"));
+        let stderr = b"login with hunter2-hunter2 failed".to_vec();
+        Ok(ScriptOutput { status, stdout: "hunter2-hunter2\n".into(), stderr, dropped: 0 })
+    });
+    let measured = context.measure_host(&TestHost::answering("n1", host), None, 0).await;
+    let why = "exit status 1: login with (secret token) failed";
+    assert_eq!(measured.verdict, TestVerdict::not_measured(why));
+    assert_eq!(measured.outputs, ["(secret token)\nlogin with (secret token) failed".into()]);
+}
+
 /// A server behind a cut cable: its client ends with an error of its own.
 #[tokio::test]
 async fn host_that_is_lost_during_a_measurement_is_named() {

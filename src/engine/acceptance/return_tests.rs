@@ -13,7 +13,6 @@ use crate::model::UntrustedText;
 use crate::plan::HostWindow;
 use crate::probe::Probe;
 use std::collections::BTreeSet;
-use tokio::sync::mpsc;
 
 /// The tests of `rollout.return_tests`.
 pub(in crate::engine) struct ReturnTests;
@@ -78,11 +77,9 @@ async fn measure_host(work: &mut HostWork<'_>, window: &HostWindow) -> Result<Ho
     host.read_observation(run.project, &observation);
     let hosts = [host];
     let mut reports = Vec::new();
-    // The rounds of one host among many are not reported.
-    let (silent, _) = mpsc::unbounded_channel();
-    let batch = TestedBatch { project: run.project, tests, hosts: &hosts, number: 0 };
+    let batch = TestedBatch { project: run.project, tests, hosts: &hosts, number: 0, returning: Some(name.clone()) };
     tokio::select! {
-        () = run_tests(&batch, (run.options, None), (&silent, run.cancel), &mut reports) => {}
+        () = run_tests(&batch, (run.options, None), (run.events, run.cancel), &mut reports) => {}
         never = stop_programs(run.project, &hosts, &run.options.run, run.cancel) => match never {},
         () = run.cancel.wait_for_level(StopLevel::Detach) => {}
     }

@@ -2,12 +2,15 @@
 
 use crate::acceptance::RoundEstimate;
 use crate::engine::event::{Event, EventSender};
+use crate::model::HostName;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// The rounds of a run.
 pub(super) struct RoundProgress<'e> {
     events: &'e EventSender,
+    /// The only host, if it is tested before it is brought back into service.
+    host: Option<HostName>,
     estimate: Mutex<RoundEstimate>,
 }
 
@@ -20,8 +23,8 @@ pub(super) struct StartedRound {
 
 impl<'e> RoundProgress<'e> {
     /// `planned` has the number of rounds of each test.
-    pub fn new(events: &'e EventSender, planned: &[usize]) -> Self {
-        Self { events, estimate: Mutex::new(RoundEstimate::new(planned)) }
+    pub fn new(events: &'e EventSender, host: Option<HostName>, planned: &[usize]) -> Self {
+        Self { events, host, estimate: Mutex::new(RoundEstimate::new(planned)) }
     }
 
     /// Reports a round of `count` measurements.
@@ -32,7 +35,10 @@ impl<'e> RoundProgress<'e> {
         let left = estimate.estimate_remaining();
         let (test, rail) = (test.to_owned(), rail.map(str::to_owned));
         // Sending fails only when the receiver is gone, shortly before the process ends.
-        let _ = self.events.send(Event::TestRound { test, rail, measurements: count, isolation, done, total, left });
+        let _ = self.events.send(match self.host.clone() {
+            Some(host) => Event::ReturnTestRound { host, test, rail, done, total, left },
+            None => Event::TestRound { test, rail, measurements: count, isolation, done, total, left },
+        });
         StartedRound { test: (!isolation).then_some(at), began: Instant::now() }
     }
 
@@ -42,5 +48,27 @@ impl<'e> RoundProgress<'e> {
             let mut estimate = self.estimate.lock().unwrap_or_else(PoisonError::into_inner);
             estimate.finish_round(test, round.began.elapsed());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_of_a_returning_host_name_it() {
+        let (events, mut seen) = tokio::sync::mpsc::unbounded_channel();
+        let progress = RoundProgress::new(&events, Some(HostName::new("gpu-01")), &[1, 2]);
+        progress.finish_round(progress.start_round((0, false), "dcgm-diag", None, 1));
+        progress.start_round((1, false), "ib-write-bw-loopback", Some("mlx5_0"), 1);
+        let mut next = || match seen.try_recv().unwrap() {
+            Event::ReturnTestRound { host, test, rail, done, total, left } => {
+                (host.as_str().to_owned(), test, rail, done, total, left.is_some())
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(next(), ("gpu-01".into(), "dcgm-diag".into(), None, 0, 3, false));
+        let rail = Some("mlx5_0".to_owned());
+        assert_eq!(next(), ("gpu-01".into(), "ib-write-bw-loopback".into(), rail, 1, 3, true));
     }
 }

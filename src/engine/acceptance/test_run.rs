@@ -33,6 +33,8 @@ pub(super) struct TestedBatch<'r> {
     pub hosts: &'r [TestHost<'r>],
     /// The number of the batch, counted from 0.
     pub number: usize,
+    /// The only host, if it is tested before it is brought back into service.
+    pub returning: Option<HostName>,
 }
 
 /// Returns the facts that the results and programs of tests depend on.
@@ -50,9 +52,9 @@ pub(super) async fn run_tests(
     (events, cancel): (&EventSender, &CancelSignal),
     reports: &mut Vec<TestReport>,
 ) {
-    let TestedBatch { project, tests, hosts, number } = *batch;
+    let TestedBatch { project, tests, hosts, number, .. } = *batch;
     let names: Vec<String> = (0..tests.len()).map(|at| format!("{}-{number}-{at}", options.run)).collect();
-    let unplanned = RoundProgress::new(events, &[]);
+    let unplanned = RoundProgress::new(events, None, &[]);
     let build = |at: usize, progress| {
         let test = &tests[at];
         let own: Vec<&TestHost<'_>> = hosts.iter().filter(|host| test.hosts.contains(&host.name)).collect();
@@ -60,7 +62,7 @@ pub(super) async fn run_tests(
         TestRun { context, hosts: own, tested: hosts.iter().collect(), place: at, progress }
     };
     let planned: Vec<usize> = (0..tests.len()).map(|at| build(at, &unplanned).count_rounds()).collect();
-    let progress = RoundProgress::new(events, &planned);
+    let progress = RoundProgress::new(events, batch.returning.clone(), &planned);
     for at in 0..tests.len() {
         reports.push(build(at, &progress).run(options.parallel.max(1), baseline).await);
     }

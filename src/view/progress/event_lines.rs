@@ -101,6 +101,7 @@ pub fn event_line(event: &Event) -> Option<ProgressLine> {
         | Event::Busy { .. }
         | Event::WindowOpened { .. }
         | Event::ReturnTestsStarted { .. }
+        | Event::ReturnTestRound { .. }
         | Event::ReturnTestsFinished { .. }
         | Event::WindowClosed { .. }
         | Event::WindowLeftOpen { .. }

@@ -89,6 +89,7 @@ fn is_lasting(event: &Event, detail: ProgressDetail) -> bool {
         // The output of a long step would scroll everything else away. The live line of the host shows it.
         Event::StepOutput { .. } | Event::Fetching { .. } | Event::Sending { .. } => false,
         Event::ObserveStarted { .. } | Event::ExecStarted { .. } | Event::TestRound { .. } => false,
+        Event::ReturnTestRound { .. } => false,
         Event::ApplyStarted { .. } | Event::AwaitingCanaries { .. } => false,
         Event::Connecting { .. } | Event::HostStarted { .. } | Event::StepStarted { .. } => false,
         Event::HostFinished { .. } => detail >= ProgressDetail::Verbose,

@@ -1,6 +1,6 @@
 //! The state of a run, computed from its events. Callers pass in the time.
 
-use super::event_lines;
+use super::{event_lines, windows};
 use crate::engine::{Event, NodeDrainEvent, PlanWorkload, StepResult, VerifyResult};
 use crate::model::{HostName, HostOutcome, StepId, UntrustedText};
 use crate::view::formatting::list_names;
@@ -245,6 +245,7 @@ impl ProgressState {
             | Event::AwaitingWindow { .. }
             | Event::Busy { .. }
             | Event::ReturnTestsStarted { .. }
+            | Event::ReturnTestRound { .. }
             | Event::Node { .. } => self.track_waiting(event, now),
             Event::ObserveStarted { .. }
             | Event::ExecStarted { .. }
@@ -275,6 +276,10 @@ impl ProgressState {
             Event::AwaitingWindow { host, wave } => (host, format!("waiting for wave {}", wave + 1)),
             Event::Busy { host, .. } => (host, "waiting: its devices are in use".to_owned()),
             Event::ReturnTestsStarted { host, tests } => (host, format!("testing: {}", list_names(tests))),
+            Event::ReturnTestRound { host, .. } => (
+                host,
+                windows::format_return_round(event).map_or_else(String::new, |round| format!("testing: {round}")),
+            ),
             Event::Node { host, news: NodeDrainEvent::Waits { .. }, .. } => {
                 (host, "waiting for pods to leave".to_owned())
             }

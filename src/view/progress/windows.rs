@@ -2,6 +2,7 @@
 
 use super::ProgressDetail;
 use super::progress_line::{ProgressLine, format_failure, format_step_id, format_untrusted, prefix_host};
+use super::time_left::format_estimate;
 use crate::acceptance::{TestVerdict, format_measure};
 use crate::engine::{CompletedReboot, Event, NodeDrainEvent, ReturnTest};
 use crate::model::{HostName, StepId, UntrustedText};
@@ -11,7 +12,7 @@ use crate::view::{escape, format_count, format_duration};
 
 /// Returns the line for an event of a window.
 pub fn window_event_line(event: &Event) -> Option<ProgressLine> {
-    use ProgressDetail::{Normal, Quiet};
+    use ProgressDetail::{Normal, Quiet, Verbose};
     match event {
         Event::AwaitingWindow { host, wave } => {
             ProgressLine::new(Normal, prefix_host(host, &format!("waits for its window (wave {})", wave + 1)))
@@ -24,6 +25,9 @@ pub fn window_event_line(event: &Event) -> Option<ProgressLine> {
             Normal,
             prefix_host(host, &format!("is tested before its return: {}", escape::escape_line(&list_names(tests)))),
         ),
+        Event::ReturnTestRound { host, .. } => {
+            ProgressLine::new(Verbose, prefix_host(host, &format!("is tested: {}", format_return_round(event)?)))
+        }
         Event::ReturnTestsFinished { host, tests } => {
             let results: Vec<String> = tests.iter().map(format_return_test).collect();
             ProgressLine::new(Normal, prefix_host(host, &format!("tested: {}", results.join("; "))))
@@ -97,6 +101,14 @@ fn rebooting_line(host: &HostName, steps: &[StepId]) -> String {
 pub fn format_reboot(reboot: &CompletedReboot) -> String {
     let (from, to) = (format_untrusted(&reboot.from), format_untrusted(&reboot.to));
     format!("rebooted ({}, boot id {from} → {to})", format_duration(reboot.took))
+}
+
+/// Returns `dcgm-diag, round 2 of 3, about 1 min left` for a test of a host that is to be brought back.
+pub fn format_return_round(event: &Event) -> Option<String> {
+    let Event::ReturnTestRound { test, rail, done, total, left, .. } = event else { return None };
+    let rail = rail.as_ref().map(|rail| format!(" on {}", escape::escape_line(rail))).unwrap_or_default();
+    let left = left.map(|left| format!(", about {} left", format_estimate(left))).unwrap_or_default();
+    Some(format!("{}{rail}, round {} of {total}{left}", escape::escape_line(test), done + 1))
 }
 
 /// Returns `fio-read passed: 2.1 GB/s, at least 1 GB/s (declared)`.

@@ -2,8 +2,9 @@
 
 use super::check_output::{self, describe_check};
 use super::shared_lines::format_hosts;
+use crate::acceptance::TestVerdict;
 use crate::engine::{
-    HostReport, NotUndoneChange, RunReport, StepFailure, StepReport, StepResult, VerifyReport, VerifyResult,
+    HostReport, NotUndoneChange, ReturnTest, RunReport, StepFailure, StepReport, StepResult, VerifyReport, VerifyResult,
 };
 use crate::model::{HostName, HostOutcome, UntrustedText};
 use crate::view::style::{BAD, DIM, HEAD, UNKNOWN, paint};
@@ -17,6 +18,7 @@ use std::io::{self, Write};
 enum ProblemKind {
     Failed,
     Verification,
+    ReturnTest,
     Stale,
     Blocked,
     Unknown,
@@ -28,9 +30,10 @@ enum ProblemKind {
 }
 
 impl ProblemKind {
-    const ALL: [ProblemKind; 10] = [
+    const ALL: [ProblemKind; 11] = [
         Self::Failed,
         Self::Verification,
+        Self::ReturnTest,
         Self::Stale,
         Self::Blocked,
         Self::Unknown,
@@ -45,6 +48,7 @@ impl ProblemKind {
         match self {
             Self::Failed => "failed",
             Self::Verification => "verification failed",
+            Self::ReturnTest => "tests before return",
             Self::Stale => "stale: changed since the plan, skipped",
             Self::Blocked => "blocked",
             Self::Unknown => "unknown: could not be evaluated",
@@ -73,7 +77,8 @@ type ProblemGroups<'a> = IndexMap<(ProblemKind, String, Option<(&'a UntrustedTex
 struct SharedProblem<'a> {
     hosts: Vec<&'a HostName>,
     verify: Option<&'a VerifyReport>,
-    /// Whether the check printed something else on some of them.
+    test: Option<&'a ReturnTest>,
+    /// Whether the check or the test printed something else on some of them.
     differs: bool,
 }
 
@@ -99,6 +104,9 @@ fn write_problem(sort: ProblemKind, text: &str, shared: &SharedProblem<'_>, out:
         let shown_for = shared.hosts.first().copied().filter(|_| shared.differs);
         text = append_location(text + &describe_check(verify.check.as_ref(), shown_for), &verify.place);
     }
+    if let Some(test) = shared.test {
+        text += &describe_outputs(test, shared.hosts.first().copied().filter(|_| shared.differs));
+    }
     writeln!(out, "{} {text}", paint(style, symbol))?;
     writeln!(out, "    {}", paint(DIM, format_hosts(&shared.hosts)))
 }
@@ -112,21 +120,28 @@ fn collect_problems(report: &RunReport) -> ProblemGroups<'_> {
         let of_verify = host.verify.iter().filter_map(|verify| Some((verify_problem(verify)?, Some(verify))));
         for ((sort, text), verify) in of_steps.map(|problem| (problem, None)).chain(of_verify) {
             let check = verify.and_then(|verify| verify.check.as_ref());
-            let new = || SharedProblem { hosts: Vec::new(), verify, differs: false };
+            let new = || SharedProblem { hosts: Vec::new(), verify, test: None, differs: false };
             let shared = problems.entry((sort, text, check_output::check_identity(check))).or_insert_with(new);
             shared.hosts.push(&host.host);
             shared.differs |= shared.verify.and_then(|first| first.check.as_ref()) != check;
+        }
+        for (test, text) in host.return_tests.iter().filter_map(|test| Some((test, describe_return_test(test)?))) {
+            let new = || SharedProblem { hosts: Vec::new(), verify: None, test: Some(test), differs: false };
+            let shared = problems.entry((ProblemKind::ReturnTest, text, None)).or_insert_with(new);
+            shared.hosts.push(&host.host);
+            shared.differs |= shared.test.is_some_and(|first| first.outputs != test.outputs);
         }
     }
     problems
 }
 
-/// Returns the host's own reason, unless one of its steps or verifications explains the outcome.
+/// Returns the host's own reason, unless one of its steps, verifications or tests explains the outcome.
 fn host_problem(host: &HostReport) -> Option<(ProblemKind, String)> {
     let own = matches!(host.outcome, HostOutcome::Unreachable | HostOutcome::Locked | HostOutcome::Cancelled);
     let failed_without_step = matches!(host.outcome, HostOutcome::Failed | HostOutcome::Blocked | HostOutcome::Stale)
         && host.steps.iter().filter_map(step_problem).next().is_none()
-        && host.verify.iter().filter_map(verify_problem).next().is_none();
+        && host.verify.iter().filter_map(verify_problem).next().is_none()
+        && host.return_tests.iter().filter_map(describe_return_test).next().is_none();
     // The host's own hint is shown nowhere else.
     let verified = host.steps.is_empty() && host.hint.is_some() && host.outcome != HostOutcome::Ok;
     if !own && !failed_without_step && !verified {
@@ -205,6 +220,32 @@ fn verify_problem(verify: &VerifyReport) -> Option<(ProblemKind, String)> {
     };
     let head = format!("{}: {}", escape::escape_line(&verify.recipe), escape::escape_line(&verify.name));
     Some((sort, format!("{}\n    {}", paint(HEAD, head), escape_reason(reason))))
+}
+
+/// Names a test that keeps a host out of service, with the reason.
+fn describe_return_test(test: &ReturnTest) -> Option<String> {
+    let reason = match &test.verdict {
+        TestVerdict::Pass { .. } => return None,
+        TestVerdict::Fail { reason, .. } => reason.clone(),
+        TestVerdict::NotMeasured { reason } => format!("not measured: {reason}"),
+    };
+    let rail = test.rail.iter().map(|rail| format!(" on {rail}")).collect::<String>();
+    let head = format!("{}{rail}", test.test);
+    Some(format!("{}\n    {}", paint(HEAD, escape::escape_line(&head)), escape::escape_line(&reason)))
+}
+
+/// Returns the last lines that each program of a test printed, each after a line break. `shown_for` is the host of the
+/// shown output if other hosts printed something else.
+fn describe_outputs(test: &ReturnTest, shown_for: Option<&HostName>) -> String {
+    let mut text = String::new();
+    let printed = test.outputs.iter().filter(|output| !output.is_empty());
+    for (at, output) in printed.enumerate() {
+        if let (0, Some(host)) = (at, shown_for) {
+            text += &format!("\n    on {} it printed:", escape::escape_line(host.as_str()));
+        }
+        escape::escape_block(output.last_lines().raw()).for_each(|line| text += &format!("\n      | {line}"));
+    }
+    text
 }
 
 /// Returns the diffs of a stale step, because its reason only names the attributes that differ.

@@ -441,3 +441,42 @@ fn plan_says_that_the_cluster_does_not_exist_yet_and_what_creates_it() {
     let short = super::plan_sections::summarize_sections(&plan);
     assert!(short.starts_with("the cluster does not exist yet\n    `kubeadm/begin` on cp creates it\n"), "{short}");
 }
+
+/// A host whose test failed before its return, with what each of its programs printed.
+fn untested_host(name: &str, outputs: &[&str]) -> crate::engine::HostReport {
+    use crate::acceptance::TestVerdict;
+    use crate::engine::ReturnTest;
+    let reason = "40 Gb/s, expected at least 360 Gb/s (0.9 of 400)";
+    let result = |test: &str, verdict, outputs: &[&str]| ReturnTest {
+        test: test.into(),
+        rail: (test != "dcgm-diag").then(|| "mlx5_0".to_owned()),
+        verdict,
+        unit: String::new(),
+        outputs: outputs.iter().map(|output| (*output).into()).collect(),
+    };
+    let mut host = sample::host_report(name, Vec::new(), Vec::new());
+    host.outcome = HostOutcome::Failed;
+    host.reason = format!("test `ib-write-bw-loopback` of mlx5_0 failed: {reason}").into();
+    host.return_tests = vec![
+        result("dcgm-diag", TestVerdict::Pass { value: 3.0, expected: "all of them".into() }, &[]),
+        result("ib-write-bw-loopback", TestVerdict::Fail { value: Some(40.0), reason: reason.into() }, outputs),
+    ];
+    host
+}
+
+#[test]
+fn failed_test_before_return_is_shown_with_the_last_lines_of_its_programs() {
+    let long: String = (1..=30).map(|line| format!("line {line}\n")).collect();
+    let one = render_report(&sample::report("apply", vec![untested_host("gpu-01", &["", &long])]));
+    let expected = "tests before return
+x ib-write-bw-loopback on mlx5_0
+    40 Gb/s, expected at least 360 Gb/s (0.9 of 400)
+      | line 11
+";
+    assert!(one.contains(expected) && one.contains("      | line 30\n    on gpu-01\n"), "{one}");
+    assert!(!one.contains("hosts that did not finish"), "the failure is named once as a problem: {one}");
+    let both = [untested_host("gpu-01", &["server", "client 1"]), untested_host("gpu-02", &["server", "client 2"])];
+    let two = render_report(&sample::report("apply", both.to_vec()));
+    let expected = "    on gpu-01 it printed:\n      | server\n      | client 1\n    = same on 2 hosts: gpu-[01:02]\n";
+    assert!(two.contains(expected), "{two}");
+}

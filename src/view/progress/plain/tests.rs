@@ -210,6 +210,37 @@ fn heartbeat_is_printed_after_long_silence() {
     );
 }
 
+/// A line for each test of each host would hide the rest: they are details, and the activity of the host.
+#[test]
+fn test_of_a_returning_host_is_its_activity() {
+    let shared = SharedBuffer::default();
+    let mut plain =
+        PlainProgress::new(Box::new(shared.clone()), ProgressState::default(), ProgressDetail::Verbose, |_| {
+            "12:01:33".into()
+        });
+    let began = Instant::now();
+    let round = |done, left: Option<u64>| Event::ReturnTestRound {
+        host: HostName::new("gpu-01"),
+        test: "ib-write-bw-loopback".into(),
+        rail: Some("mlx5_0".into()),
+        done,
+        total: 2,
+        left: left.map(Duration::from_secs),
+    };
+    plain.show_event(&round(0, None), began);
+    plain.show_event(&round(1, Some(170)), began);
+    let bytes = shared.0.lock().unwrap().clone();
+    let lines = [
+        "12:01:33 gpu-01 is tested: ib-write-bw-loopback on mlx5_0, round 1 of 2",
+        "12:01:33 gpu-01 is tested: ib-write-bw-loopback on mlx5_0, round 2 of 2, about 3m left",
+    ];
+    assert_eq!(std::str::from_utf8(&bytes).unwrap().lines().collect::<Vec<_>>(), lines);
+    let mut state = ProgressState::default();
+    state.record_event(&round(1, Some(170)), began);
+    let activity = format!("{:?}", state.activities().map(|(_, activity)| &activity.doing).collect::<Vec<_>>());
+    assert!(activity.contains("testing: ib-write-bw-loopback on mlx5_0, round 2 of 2"), "{activity}");
+}
+
 #[test]
 fn rounds_of_tests_are_shown_with_the_remaining_time() {
     let shared = SharedBuffer::default();
