@@ -8,8 +8,8 @@ use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
 use crate::config::StepFilter;
 use crate::diag::{DiagList, DiagSeverity};
 use crate::engine::{
-    AnswerInbox, Event, HostNews, HostReport, ObservationKind, ShardPlan, StartOrder, WORKER_VERSION, WorkerJob,
-    WorkerMessage, WorkerOrder, WorkerRole, WorkerTask,
+    BoardUpdate, Event, HostNews, HostReport, ObservationKind, OutsideState, ShardPlan, StartOrder, UpdateInbox,
+    WORKER_VERSION, WorkerJob, WorkerMessage, WorkerOrder, WorkerRole, WorkerTask,
 };
 use crate::model::{ExitCode, HostName};
 use crate::plan::PlanPolicy;
@@ -204,7 +204,7 @@ impl MessageWriter {
 struct OrderReader<B: Backend> {
     orders: tokio::sync::Mutex<mpsc::UnboundedReceiver<WorkerOrder>>,
     start: StartOrder,
-    inbox: AnswerInbox,
+    inbox: UpdateInbox,
     cancel: B::Cancel,
 }
 
@@ -235,7 +235,7 @@ impl<B: Backend> OrderReader<B> {
         Self {
             orders: tokio::sync::Mutex::new(orders),
             start: StartOrder::default(),
-            inbox: AnswerInbox::default(),
+            inbox: UpdateInbox::default(),
             cancel: B::Cancel::default(),
         }
     }
@@ -247,7 +247,10 @@ impl<B: Backend> OrderReader<B> {
             match orders.recv().await {
                 Some(WorkerOrder::Begin) => return true,
                 Some(WorkerOrder::HoldBack { why }) => self.start.hold_back(why),
-                Some(WorkerOrder::Answer { host, answer }) => self.inbox.deliver_answer(host, answer),
+                Some(WorkerOrder::Answer { host, answer }) => {
+                    self.inbox.deliver_update(BoardUpdate::Answered { host, answer });
+                }
+                Some(WorkerOrder::Exports { values }) => self.inbox.deliver_update(BoardUpdate::Exported(values)),
                 Some(WorkerOrder::Alive) => {}
                 Some(WorkerOrder::Stop) | None => return false,
             }
@@ -267,7 +270,10 @@ impl<B: Backend> OrderReader<B> {
             match orders.recv().await {
                 Some(WorkerOrder::Begin | WorkerOrder::Alive) => {}
                 Some(WorkerOrder::HoldBack { why }) => self.start.hold_back(why),
-                Some(WorkerOrder::Answer { host, answer }) => self.inbox.deliver_answer(host, answer),
+                Some(WorkerOrder::Answer { host, answer }) => {
+                    self.inbox.deliver_update(BoardUpdate::Answered { host, answer });
+                }
+                Some(WorkerOrder::Exports { values }) => self.inbox.deliver_update(BoardUpdate::Exported(values)),
                 Some(WorkerOrder::Stop) => backend.request_stop(&self.cancel),
                 None => {
                     backend.request_stop(&self.cancel);
@@ -346,7 +352,7 @@ impl<B: Backend> TaskRun<'_, B> {
         let (project, hosts) = loaded;
         let hosts: Vec<HostName> = hosts.into_iter().filter(|host| !self.repeat_report(host)).collect();
         let sent = Arc::new(Mutex::new(BTreeSet::new()));
-        let settings = self.with_role(failed, &sent);
+        let settings = self.with_role(failed, &sent, shard.outside.clone());
         let loaded = (project, hosts);
         let mut seen = self.observe_hosts(&loaded, ObservePurpose::Change, &settings).await;
         let (project, hosts) = loaded;
@@ -364,7 +370,7 @@ impl<B: Backend> TaskRun<'_, B> {
     }
 
     /// Returns the settings of the run: reports go to the coordinator as soon as a host is done.
-    fn with_role(&self, failed: usize, sent: &Arc<Mutex<BTreeSet<HostName>>>) -> CliSettings {
+    fn with_role(&self, failed: usize, sent: &Arc<Mutex<BTreeSet<HostName>>>, outside: OutsideState) -> CliSettings {
         let (store, output, sent) = (self.store.clone(), self.output.clone(), sent.clone());
         let hand_over = move |report: &HostReport, down: bool| {
             sent.lock().unwrap_or_else(PoisonError::into_inner).insert(report.host.clone());
@@ -376,7 +382,8 @@ impl<B: Backend> TaskRun<'_, B> {
         };
         let role = WorkerRole::new(self.task.run.clone(), failed, self.orders.start.clone(), hand_over, tell)
             .after_workers(self.task.replaced)
-            .with_inbox(self.orders.inbox.clone());
+            .with_inbox(self.orders.inbox.clone())
+            .with_outside(outside);
         let mut settings = self.cx.settings.clone();
         settings.worker = Some(Arc::new(role));
         settings

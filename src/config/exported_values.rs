@@ -1,6 +1,7 @@
 //! Values that steps export, as far as they are known.
 
 use crate::model::Value;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Exported values by recipe and name.
@@ -26,7 +27,8 @@ pub enum ExportedValue {
 pub type MissingExports = BTreeMap<String, MissingExport>;
 
 /// Why the value that a host exports is not known in this run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum MissingExport {
     /// The run leaves the host out.
     NotInRun,
@@ -34,6 +36,8 @@ pub enum MissingExport {
     NoAnswer,
     /// The host answered and has no value: its step failed, was blocked, or printed nothing in this run.
     NoValue,
+    /// It contains a secret, which workers do not pass on.
+    Secret,
 }
 
 /// Lists the hosts whose value is missing, by reason, as the end of a sentence.
@@ -42,6 +46,7 @@ pub(in crate::config) fn describe_missing(missing: &MissingExports) -> String {
         (MissingExport::NotInRun, "not in this run"),
         (MissingExport::NoAnswer, "no answer"),
         (MissingExport::NoValue, "no value"),
+        (MissingExport::Secret, "it contains a secret, which workers do not pass on"),
     ];
     let list_hosts = |(why, words): (MissingExport, &str)| {
         let hosts: Vec<&str> = missing.iter().filter(|(_, own)| **own == why).map(|(host, _)| host.as_str()).collect();

@@ -41,6 +41,11 @@ pub(super) fn find_read_parameters(recipe: &Recipe, project: &Project) -> Vec<Re
     needs
 }
 
+/// Returns the recipes and names of the exports that a recipe reads.
+pub fn list_read_exports(recipe: &Recipe, project: &Project) -> BTreeSet<(String, String)> {
+    find_read_exports(recipe, project).into_iter().map(|read| (read.recipe, read.name)).collect()
+}
+
 /// Returns the exports that a recipe reads, in its steps, rules and verification.
 pub(super) fn find_read_exports(recipe: &Recipe, project: &Project) -> Vec<ExportRead> {
     let files = recipe.steps.iter().filter_map(|step| read_file_template(recipe, step, project));

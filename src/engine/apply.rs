@@ -1,7 +1,7 @@
 //! Apply: carries out a plan on its hosts in parallel, within the window and the failure budget.
 
 use super::cancel::{CancelSignal, StopLevel};
-use super::changed_exports::UnchangedReaders;
+use super::changed_exports::{ReaderContext, UnchangedReaders};
 use super::detach::report_detached_host;
 use super::event::{Event, EventSender};
 use super::facts_used::list_facts_used;
@@ -111,14 +111,16 @@ pub(super) async fn apply_part(
     if let Some(wait) = build_canary_wait(plan) {
         run.emit_event(wait);
     }
+    members.iter().for_each(|host| board.tell_observed_exports(host));
     let mut going: FuturesUnordered<_> =
         hosts.into_iter().map(|(host, seen, link)| run_host(&run, host, seen, link)).collect();
     let mut done = tokio::select! {
         done = collect_host_reports(&run, &mut going) => done,
-        () = board.follow_answers() => Vec::new(),
+        () = board.follow_updates() => Vec::new(),
     };
     drop(going);
-    readers.revise_reports(&run, &mut done);
+    let context = ReaderContext { project, expander: &expander, chosen: &chosen, options };
+    readers.revise_reports(&context, &board.shared_values(), &mut done);
     let report = RunReport {
         version: REPORT_VERSION,
         run: options.run.clone(),

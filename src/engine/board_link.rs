@@ -5,12 +5,13 @@ use super::reached_phase::ReachedPhase;
 use super::report::HeldBackBy;
 use crate::graph::DependencyKind;
 use crate::model::{HostName, StepId, StepPhase};
+use crate::plan::ExportEntry;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tokio::sync::{Mutex, mpsc};
 
 /// What a worker tells about one of its hosts, because it concerns other hosts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind", deny_unknown_fields)]
 pub enum HostNews {
     /// It asks to be taken out of service. An answer follows.
@@ -47,6 +48,16 @@ pub enum HostNews {
         step: StepId,
         /// Whether the verification passed.
         passed: bool,
+    },
+    /// The worker's observation shows these exported values.
+    ValuesObserved {
+        /// Without those that contain secrets.
+        values: Vec<ExportEntry>,
+    },
+    /// Its steps export these values now.
+    ValuesExported {
+        /// Without those that contain secrets.
+        values: Vec<ExportEntry>,
     },
     /// A step or a verification of it did not succeed.
     TroubleFound {
@@ -91,32 +102,46 @@ pub enum BoardAnswer {
     },
 }
 
-/// The answers of a coordinator that a worker's run has not read yet.
-#[derive(Clone, Debug)]
-pub struct AnswerInbox {
-    sender: mpsc::UnboundedSender<(HostName, BoardAnswer)>,
-    receiver: Arc<Mutex<mpsc::UnboundedReceiver<(HostName, BoardAnswer)>>>,
+/// What a coordinator tells a worker's run about the board.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BoardUpdate {
+    /// The answer to a request.
+    Answered {
+        /// The host that asked.
+        host: HostName,
+        /// The answer.
+        answer: BoardAnswer,
+    },
+    /// Values that hosts of other workers export.
+    Exported(Vec<ExportEntry>),
 }
 
-impl Default for AnswerInbox {
+/// What a worker's run has not read yet of what its coordinator tells.
+#[derive(Clone, Debug)]
+pub struct UpdateInbox {
+    sender: mpsc::UnboundedSender<BoardUpdate>,
+    receiver: Arc<Mutex<mpsc::UnboundedReceiver<BoardUpdate>>>,
+}
+
+impl Default for UpdateInbox {
     fn default() -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
         Self { sender, receiver: Arc::new(Mutex::new(receiver)) }
     }
 }
 
-impl AnswerInbox {
-    /// Adds an answer.
-    pub fn deliver_answer(&self, host: HostName, answer: BoardAnswer) {
+impl UpdateInbox {
+    /// Adds an update.
+    pub fn deliver_update(&self, update: BoardUpdate) {
         // The receiver lives as long as the inbox.
-        let _ = self.sender.send((host, answer));
+        let _ = self.sender.send(update);
     }
 
-    /// Hands each answer to `accept`, also those that came before. Never returns.
-    pub(super) async fn follow_answers(&self, accept: impl Fn(HostName, BoardAnswer)) {
+    /// Hands each update to `accept`, also those that came before. Never returns.
+    pub(super) async fn follow_updates(&self, accept: impl Fn(BoardUpdate)) {
         let mut receiver = self.receiver.lock().await;
-        while let Some((host, answer)) = receiver.recv().await {
-            accept(host, answer);
+        while let Some(update) = receiver.recv().await {
+            accept(update);
         }
     }
 }
@@ -138,13 +163,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_that_came_early_are_kept() {
-        let inbox = AnswerInbox::default();
-        inbox.deliver_answer(HostName::new("a"), BoardAnswer::WindowOpened);
+    async fn updates_that_came_early_are_kept() {
+        let inbox = UpdateInbox::default();
+        let update = BoardUpdate::Answered { host: HostName::new("a"), answer: BoardAnswer::WindowOpened };
+        inbox.deliver_update(update.clone());
         let (seen, mut read) = mpsc::unbounded_channel();
         tokio::select! {
-            () = inbox.follow_answers(|host, answer| drop(seen.send((host, answer)))) => {}
-            answer = read.recv() => assert_eq!(answer, Some((HostName::new("a"), BoardAnswer::WindowOpened))),
+            () = inbox.follow_updates(|update| drop(seen.send(update))) => {}
+            read = read.recv() => assert_eq!(read, Some(update)),
         }
     }
 }

@@ -4,12 +4,12 @@
 use super::event::StepResult;
 use super::host_report::{complete_report, empty_report};
 use super::report::HostReport;
-use super::run_context::ApplyContext;
+use super::run_options::RunOptions;
 use super::run_state::SharedValues;
-use crate::config::{ExpansionState, Project};
+use crate::config::{ExpansionState, Project, StepExpander};
 use crate::graph::DependencyKind;
 use crate::model::{HostName, HostOutcome, StepId, UntrustedText};
-use crate::plan::{self, ObservedHost, Plan};
+use crate::plan::{self, ChosenHosts, HostContext, ObservedHost, Plan, PlanContext};
 use std::collections::{BTreeMap, BTreeSet};
 
 const REASON: &str = "a value that it reads has changed during the run";
@@ -18,6 +18,15 @@ const REASON: &str = "a value that it reads has changed during the run";
 pub(super) struct UnchangedReaders {
     before: SharedValues,
     hosts: Vec<ObservedHost>,
+}
+
+/// What their steps are evaluated with, apart from the values.
+#[derive(Clone, Copy)]
+pub(super) struct ReaderContext<'a> {
+    pub project: &'a Project,
+    pub expander: &'a StepExpander<'a>,
+    pub chosen: &'a ChosenHosts,
+    pub options: &'a RunOptions,
 }
 
 impl UnchangedReaders {
@@ -42,19 +51,18 @@ impl UnchangedReaders {
     }
 
     /// Marks steps as stale that matched in the plan and declare something else with the values of now.
-    pub fn revise_reports(&self, run: &ApplyContext<'_>, reports: &mut [HostReport]) {
-        let now = run.board.shared_values();
+    pub fn revise_reports(&self, run: &ReaderContext<'_>, now: &SharedValues, reports: &mut [HostReport]) {
         if self.before.exports == now.exports {
             return;
         }
         for seen in self.hosts.iter().filter(|seen| seen.is_observed()) {
-            let changed = self.list_redeclared(run, seen, &now);
+            let changed = self.list_redeclared(run, seen, now);
             let Some(report) = reports.iter_mut().find(|report| report.host == seen.host) else { continue };
             revise_report(report, &changed);
         }
     }
 
-    fn list_redeclared(&self, run: &ApplyContext<'_>, seen: &ObservedHost, now: &SharedValues) -> BTreeSet<StepId> {
+    fn list_redeclared(&self, run: &ReaderContext<'_>, seen: &ObservedHost, now: &SharedValues) -> BTreeSet<StepId> {
         let (then, now) = (digest_steps(run, seen, &self.before), digest_steps(run, seen, now));
         let differs = |id: &StepId, digest: &String| now.get(id).is_some_and(|new| new != digest);
         then.into_iter().filter(|(id, digest)| differs(id, digest)).map(|(id, _)| id).collect()
@@ -62,8 +70,17 @@ impl UnchangedReaders {
 }
 
 /// Returns the digests of what the steps of a host declare, of those whose values are all known.
-fn digest_steps(run: &ApplyContext<'_>, seen: &ObservedHost, shared: &SharedValues) -> BTreeMap<StepId, String> {
-    let Some(case) = run.host_context(shared, &seen.host, seen) else { return BTreeMap::new() };
+fn digest_steps(run: &ReaderContext<'_>, seen: &ObservedHost, shared: &SharedValues) -> BTreeMap<StepId, String> {
+    let ground = PlanContext {
+        project: run.project,
+        expander: run.expander,
+        filter: &run.options.filter,
+        exports: &shared.exports,
+        chosen: run.chosen,
+        secrets: &shared.secrets,
+        policy: run.options.policy,
+    };
+    let Some(case) = HostContext::new(ground, &seen.host, seen) else { return BTreeMap::new() };
     let turns = case.expand_local_steps();
     let digests = turns.iter().filter_map(|turn| match &turn.expanded.state {
         ExpansionState::Resource(resource) => {

@@ -28,7 +28,7 @@ pub(super) fn publish_exports(
     if turns.is_empty() {
         return;
     }
-    run.board.update_shared_values(|shared| {
+    run.board.update_exports(&case.host.name, |shared| {
         for turn in &turns {
             read_step_exports(&case, turn, &mut shared.secrets, &mut shared.published);
             for (_, text) in stdout.iter().filter(|(id, _)| *id == turn.expanded.id) {
@@ -53,7 +53,7 @@ pub(super) fn refresh_exports(run: &ApplyContext<'_>, view: &HostView<'_>) {
         fresh
     };
     if snapshot.published.differs_from(&read(&mut snapshot.secrets.clone())) {
-        run.board.update_shared_values(|shared| {
+        run.board.update_exports(&case.host.name, |shared| {
             let fresh = read(&mut shared.secrets);
             shared.published.replace_values(&fresh);
         });

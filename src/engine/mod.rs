@@ -107,7 +107,7 @@ pub use acceptance::{
 };
 pub use apply::apply;
 pub use bind_saved_plan::bind_saved_plan;
-pub use board_link::{AnswerInbox, BoardAnswer, HostNews};
+pub use board_link::{BoardAnswer, BoardUpdate, HostNews, UpdateInbox};
 pub use cancel::{CancelSignal, StopLevel};
 pub use change_source::attribute_changes;
 pub use detect_drift::{detect_drift, read_drift_history};
@@ -139,10 +139,10 @@ pub use saved_plan::{
 };
 pub use shards::{
     CrossHostRefusal, HostKeys, KubernetesDriver, KubernetesDriverError, LocalProcessDriver, ObservationKind,
-    ShardPlan, ShardedApply, ShardedObservation, StartOrder, UnavailableDriver, WORKER_VERSION, WorkerDriver,
-    WorkerEnd, WorkerFuture, WorkerHandle, WorkerJob, WorkerMessage, WorkerOrder, WorkerRole, WorkerSettings,
-    WorkerTask, apply_in_shards, bind_shard_plan, find_cross_host_step, observe_in_shards, report_locked_run,
-    split_into_shards,
+    OutsideState, ShardPlan, ShardedApply, ShardedObservation, StartOrder, UnavailableDriver, WORKER_VERSION,
+    WorkerDriver, WorkerEnd, WorkerFuture, WorkerHandle, WorkerJob, WorkerMessage, WorkerOrder, WorkerRole,
+    WorkerSettings, WorkerTask, apply_in_shards, bind_shard_plan, find_cross_host_step, observe_in_shards,
+    report_locked_run, split_into_shards,
 };
 pub use undo_journals::read_undo;
 pub use undo_request::{ChangedSteps, GeneratedUndo, UndoRefusal, UndoRequest, UndoScope, UndoSelection};

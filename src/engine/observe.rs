@@ -503,7 +503,9 @@ impl ObservationRun<'_> {
             true => OtherHosts::ObservedElsewhere,
             false => OtherHosts::Unknown,
         };
-        let published = plan::read_exported_values(ground, &observed.seen, others, &mut secrets);
+        let mut published = plan::read_exported_values(ground, &observed.seen, others, &mut secrets);
+        let outside = self.options.worker.iter().flat_map(|worker| &worker.outside.exports);
+        outside.for_each(|entry| published.set_entry(entry.clone()));
         observed.exports = published.to_exports();
         observed.published = published;
         observed.chosen = chosen;

@@ -1,13 +1,13 @@
 //! The state that hosts share during a run: the phase that each step reached on each host, and exported values.
 
-use super::board_link::{BoardAnswer, HostNews, WindowDenial};
+use super::board_link::{BoardAnswer, BoardUpdate, HostNews, WindowDenial};
 use super::reached_phase::ReachedPhase;
 use super::report::HeldBackBy;
 use super::shards::WorkerRole;
 use crate::config::ExportedValues;
 use crate::graph::StepIndex;
 use crate::model::{HostName, HostOutcome, SecretStore, StepId, StepPhase};
-use crate::plan::{HostExports, RolloutPlan, RolloutProgress, WindowTurn, WindowWaiters};
+use crate::plan::{ExportEntry, HostExports, RolloutPlan, RolloutProgress, WindowTurn, WindowWaiters};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
@@ -77,13 +77,22 @@ impl SharedRunState {
         Self { worker: Some(worker), sources, ..self }
     }
 
-    /// Takes over the answers of the coordinator. Never returns.
-    pub async fn follow_answers(&self) {
+    /// Takes over what the coordinator tells. Never returns.
+    pub async fn follow_updates(&self) {
         match &self.worker {
             Some(worker) => {
-                worker.inbox.follow_answers(|host, answer| self.accept_answer(host, answer)).await;
+                worker.inbox.follow_updates(|update| self.accept_update(update)).await;
             }
             None => std::future::pending().await,
+        }
+    }
+
+    fn accept_update(&self, update: BoardUpdate) {
+        match update {
+            BoardUpdate::Answered { host, answer } => self.accept_answer(host, answer),
+            BoardUpdate::Exported(values) => self.update_shared_values(|shared| {
+                values.into_iter().for_each(|entry| shared.published.set_entry(entry));
+            }),
         }
     }
 
@@ -111,6 +120,35 @@ impl SharedRunState {
             change(shared);
             shared.exports = shared.published.to_exports();
         });
+    }
+
+    /// Changes the values that a host exports. Of a worker's host, the coordinator is told what changed.
+    pub fn update_exports(&self, host: &HostName, change: impl FnOnce(&mut SharedValues)) {
+        let before = self.list_own_exports(host);
+        self.update_shared_values(change);
+        let mut values = self.list_own_exports(host);
+        values.retain(|entry| !before.contains(entry));
+        if !values.is_empty() {
+            self.tell_news(host, HostNews::ValuesExported { values });
+        }
+    }
+
+    /// Tells the coordinator the values that a host exports by the worker's observation.
+    pub fn tell_observed_exports(&self, host: &HostName) {
+        let values = self.list_own_exports(host);
+        if !values.is_empty() {
+            self.tell_news(host, HostNews::ValuesObserved { values });
+        }
+    }
+
+    /// Returns what a worker's host exports, as far as it is passed on.
+    fn list_own_exports(&self, host: &HostName) -> Vec<ExportEntry> {
+        if self.worker.is_none() {
+            return Vec::new();
+        }
+        let shared = self.shared_values();
+        let own = shared.published.list_entries(|_, _, own| own == host);
+        own.into_iter().map(|entry| entry.without_secret(&shared.secrets)).collect()
     }
 
     /// Reads the current state.
@@ -508,83 +546,4 @@ impl RunStateData {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn barrier_counts_hosts_that_finish_without_reaching_it() {
-        let board = Arc::new(SharedRunState::new(SharedValues::default(), RolloutPlan::default()));
-        let (a, b) = (HostName::new("a"), HostName::new("b"));
-        let step = StepIndex(0);
-        let waiter = tokio::spawn({
-            let (board, hosts) = (board.clone(), [a.clone(), b.clone()]);
-            async move { board.wait_until(|s| s.have_all_reached(step, &hosts, StepPhase::Effective)).await }
-        });
-        board.record_phase(step, &a, ReachedPhase::Effective);
-        tokio::task::yield_now().await;
-        assert!(!waiter.is_finished());
-        board.finish_host(&b, HostOutcome::Failed);
-        assert_eq!(waiter.await.unwrap(), vec![(a, true), (b, false)]);
-    }
-
-    #[test]
-    fn step_phase_is_the_lowest_of_its_instances() {
-        let board = SharedRunState::new(SharedValues::default(), RolloutPlan::default());
-        let host = HostName::new("a");
-        board.record_phase(StepIndex(1), &host, ReachedPhase::Effective);
-        board.record_phase(StepIndex(1), &host, ReachedPhase::Nothing);
-        board.record_phase(StepIndex(1), &host, ReachedPhase::Effective);
-        assert_eq!(board.with_data(|s| s.reached_phase(StepIndex(1), &host)), Some(ReachedPhase::Nothing));
-    }
-
-    #[test]
-    fn verified_phase_is_undecided_until_verification_runs() {
-        let board = SharedRunState::new(SharedValues::default(), RolloutPlan::default());
-        let (step, host) = (StepIndex(0), HostName::new("a"));
-        let got_to = |phase| board.read_data(|s| s.has_reached(step, &host, phase));
-        board.record_phase(step, &host, ReachedPhase::Effective);
-        assert_eq!((got_to(StepPhase::Effective), got_to(StepPhase::Verified)), (Some(true), None));
-        board.record_verification([step], &host, Some("`x` does not hold"));
-        assert_eq!(got_to(StepPhase::Verified), Some(false));
-        assert_eq!(
-            board.read_data(|s| s.verification_failure(step, &host).map(str::to_owned)).as_deref(),
-            Some("`x` does not hold")
-        );
-        board.record_verification([step], &host, None);
-        assert_eq!(got_to(StepPhase::Verified), Some(true));
-    }
-
-    #[test]
-    fn canary_lets_only_its_awaited_hosts_start() {
-        let board = SharedRunState::new(SharedValues::default(), RolloutPlan::default());
-        let [a, b, c, d] = ["a", "b", "c", "d"].map(HostName::new);
-        let canaries = BTreeSet::from([a.clone()]);
-        let may = || [&b, &c, &d].map(|host| board.read_data(|s| s.may_start_after_canaries(&canaries, host)));
-        assert_eq!(may(), [false; 3]);
-        board.set_waiting(&a, std::slice::from_ref(&b));
-        assert_eq!(may(), [true, false, false]);
-        board.set_waiting(&b, std::slice::from_ref(&c));
-        assert_eq!(may(), [true, true, false], "also indirectly");
-        board.finish_host(&b, HostOutcome::Ok);
-        assert_eq!(may(), [false; 3]);
-        board.finish_host(&a, HostOutcome::Changed);
-        assert_eq!(may(), [true; 3]);
-    }
-
-    #[test]
-    fn blocked_hosts_spend_no_failure_budget_but_fail_as_canaries() {
-        let board = SharedRunState::new(SharedValues::default(), RolloutPlan::default());
-        let outcomes = [HostOutcome::Failed, HostOutcome::Blocked, HostOutcome::Unreachable, HostOutcome::Changed];
-        let hosts: Vec<HostName> = outcomes.iter().map(|o| HostName::new(format!("{o:?}"))).collect();
-        hosts.iter().zip(outcomes).for_each(|(host, outcome)| board.finish_host(host, outcome));
-        assert_eq!(board.read_data(RunStateData::count_failed), 1);
-        board.mark_lost(&hosts[2], false);
-        assert_eq!(board.read_data(RunStateData::count_failed), 1, "lost before its first change");
-        board.mark_lost(&hosts[2], true);
-        assert_eq!(board.read_data(RunStateData::count_failed), 2, "lost after it");
-        assert_eq!(
-            board.read_data(|s| hosts.iter().map(|h| s.is_unsound(h)).collect::<Vec<_>>()),
-            [true, true, true, false]
-        );
-    }
-}
+mod tests;

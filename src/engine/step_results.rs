@@ -6,6 +6,7 @@ use super::planned_steps::PlannedSteps;
 use super::reached_phase::ReachedPhase;
 use super::report::StepReport;
 use super::run_context::ApplyContext;
+use super::run_state::SharedValues;
 use super::step_groups::HostStepGroup;
 use crate::graph::StepIndex;
 use crate::model::{HostName, StepId};
@@ -125,7 +126,8 @@ impl<'r> StepResults<'r> {
             self.run.spans.steps.find_step(index).filter(|s| reached == ReachedPhase::Nothing && !s.exports.is_empty())
         {
             let recipe = &self.run.project.graph.step_id(index).recipe;
-            self.run.board.update_shared_values(|shared| shared.published.abandon_step(recipe, step, self.host));
+            let abandon = |shared: &mut SharedValues| shared.published.abandon_step(recipe, step, self.host);
+            self.run.board.update_exports(self.host, abandon);
         }
         self.run.board.record_phase(index, self.host, reached);
     }

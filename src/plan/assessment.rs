@@ -437,7 +437,9 @@ fn hint_unobserved_exporter(case: &HostContext<'_>, recipe: &str, name: &str) ->
 
 /// Returns what to do about an exported value that hosts lack in this run.
 fn hint_missing_export(missing: &MissingExports) -> &'static str {
-    match missing.values().any(|why| *why == MissingExport::NotInRun) {
+    let has = |reason| missing.values().any(|why| *why == reason);
+    match has(MissingExport::NotInRun) {
+        _ if has(MissingExport::Secret) => "run without `--engine`",
         true => {
             "run without `--on`, or set `partial: true` in the export: a step that reads this value of all hosts waits for each of them"
         }

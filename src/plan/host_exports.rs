@@ -12,6 +12,7 @@ use crate::config::{
 use crate::model::{HostName, SecretStore, StepId, StepScope, StepVerdict, Value};
 use crate::probe::ProbeReading;
 use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -38,6 +39,58 @@ enum HostExport {
     Withdrawn(Value),
     /// Readers do not wait: this run does not make it.
     Missing(MissingExport),
+}
+
+/// What one host exports under one name, as a coordinator and its workers tell each other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExportEntry {
+    /// The recipe that exports the value.
+    pub recipe: String,
+    /// The name of the value.
+    pub name: String,
+    /// The host.
+    pub host: HostName,
+    /// Whether every host has a value of its own.
+    pub each: bool,
+    /// Whether readers go on without the hosts whose value is missing.
+    pub partial: bool,
+    /// The value.
+    pub value: ExportEntryValue,
+}
+
+/// The value of an entry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExportEntryValue {
+    /// It exists.
+    Known(Value),
+    /// Readers wait for it.
+    Pending,
+    /// Readers do not wait: this run does not make it, or it is not passed on.
+    Missing(MissingExport),
+}
+
+impl ExportEntry {
+    /// Returns the entry without its value if that contains a secret: a placeholder, or text of one.
+    pub fn without_secret(self, secrets: &SecretStore) -> Self {
+        match &self.value {
+            ExportEntryValue::Known(value) if has_secret(value, secrets) => {
+                Self { value: ExportEntryValue::Missing(MissingExport::Secret), ..self }
+            }
+            _ => self,
+        }
+    }
+}
+
+fn has_secret(value: &Value, secrets: &SecretStore) -> bool {
+    let is_secret = |text: &str| secrets.scrub_secrets(text) != text;
+    match value {
+        Value::String(text) => is_secret(text),
+        Value::Array(list) => list.iter().any(|value| has_secret(value, secrets)),
+        Value::Object(fields) => fields.iter().any(|(key, value)| is_secret(key) || has_secret(value, secrets)),
+        other => is_secret(&other.to_string()),
+    }
 }
 
 impl HostExports {
@@ -124,6 +177,54 @@ impl HostExports {
         }
     }
 
+    /// Returns the entries that `admits` accepts, by recipe, name and host.
+    pub fn list_entries(&self, admits: impl Fn(&str, &str, &HostName) -> bool) -> Vec<ExportEntry> {
+        let mut entries = Vec::new();
+        for ((recipe, name), slot) in &self.0 {
+            for (host, value) in slot.by_host.iter().filter(|(host, _)| admits(recipe, name, host)) {
+                entries.push(ExportEntry {
+                    recipe: recipe.clone(),
+                    name: name.clone(),
+                    host: host.clone(),
+                    each: slot.each,
+                    partial: slot.partial,
+                    value: match value {
+                        HostExport::Known(value) => ExportEntryValue::Known(value.clone()),
+                        // Readers wait for both.
+                        HostExport::Pending | HostExport::Withdrawn(_) => ExportEntryValue::Pending,
+                        HostExport::Missing(why) => ExportEntryValue::Missing(*why),
+                    },
+                });
+            }
+        }
+        entries
+    }
+
+    /// Takes over an entry.
+    pub fn set_entry(&mut self, entry: ExportEntry) {
+        let slot = self.0.entry((entry.recipe, entry.name)).or_default();
+        (slot.each, slot.partial) = (entry.each, entry.partial);
+        let value = match entry.value {
+            ExportEntryValue::Known(value) => HostExport::Known(value),
+            // What was withdrawn is what the host still has.
+            ExportEntryValue::Pending if matches!(slot.by_host.get(&entry.host), Some(HostExport::Withdrawn(_))) => {
+                return;
+            }
+            ExportEntryValue::Pending => HostExport::Pending,
+            ExportEntryValue::Missing(why) => HostExport::Missing(why),
+        };
+        slot.by_host.insert(entry.host, value);
+    }
+
+    /// Takes over an entry of another observation: it replaces a value that is known.
+    pub fn replace_observed(&mut self, entry: ExportEntry) {
+        let known =
+            self.0.get(&(entry.recipe.clone(), entry.name.clone())).and_then(|slot| slot.by_host.get(&entry.host));
+        if matches!((known, &entry.value), (Some(HostExport::Known(_)), ExportEntryValue::Known(_))) {
+            self.set_entry(entry);
+        }
+    }
+
     fn list_changed<'f>(
         &self,
         fresh: &'f HostExports,
@@ -171,8 +272,10 @@ impl ExportSlot {
         }
         let is_awaited = |value: &HostExport| matches!(value, HostExport::Pending | HostExport::Withdrawn(_));
         let pending = self.by_host.iter().filter(|(_, value)| is_awaited(value));
+        // A value that exists and is only not passed on is not left out.
+        let counts = |why: &MissingExport| !self.partial || *why == MissingExport::Secret;
         let missing = self.by_host.iter().filter_map(|(host, value)| match value {
-            HostExport::Missing(why) if !self.partial => Some((host.to_string(), *why)),
+            HostExport::Missing(why) if counts(why) => Some((host.to_string(), *why)),
             _ => None,
         });
         ExportedValue::ByHost {
@@ -324,4 +427,71 @@ pub fn to_exported_value(
         return Value::from(secrets.insert(&name, SecretString::from(text)).0);
     }
     Value::from(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn entry(value: Value) -> ExportEntry {
+        ExportEntry {
+            recipe: "r".to_owned(),
+            name: "v".to_owned(),
+            host: HostName::new("a"),
+            each: true,
+            partial: true,
+            value: ExportEntryValue::Known(value),
+        }
+    }
+
+    #[test]
+    fn value_that_contains_a_secret_is_told_as_missing() {
+        let mut secrets = SecretStore::default();
+        let placeholder = secrets.insert("token", "tr0ub4dor".into());
+        let number = secrets.insert("pin", "48151623".into());
+        assert!(SecretStore::has_placeholder(&number.0));
+        let open = [json!("tr0ub"), json!({ "a": ["b", 4815] })];
+        for value in open {
+            assert_eq!(entry(value.clone()).without_secret(&secrets), entry(value));
+        }
+        let secret = [
+            json!("user=x tr0ub4dor"),
+            json!({ "a": ["b", "tr0ub4dor"] }),
+            json!({ "tr0ub4dor": 1 }),
+            json!(48151623),
+            json!(placeholder.0),
+        ];
+        for value in secret {
+            let hidden = entry(value).without_secret(&secrets);
+            assert_eq!(hidden.value, ExportEntryValue::Missing(MissingExport::Secret));
+            let json = serde_json::to_string(&hidden).unwrap();
+            assert!(!json.contains("tr0ub4dor") && !json.contains("48151623"), "{json}");
+        }
+    }
+
+    /// Also if hosts without a value are left out: this one has a value.
+    #[test]
+    fn reader_waits_for_no_secret_and_does_not_go_on_without_it() {
+        let mut exports = HostExports::default();
+        let hidden = ExportEntry { value: ExportEntryValue::Missing(MissingExport::Secret), ..entry(json!(1)) };
+        exports.set_entry(hidden.clone());
+        assert_eq!(exports.list_entries(|_, _, _| true), [hidden]);
+        let ExportedValue::ByHost { missing, pending, .. } = &exports.to_exports()["r"]["v"] else { panic!() };
+        assert_eq!((missing.len(), pending.len()), (1, 0));
+    }
+
+    #[test]
+    fn pending_entry_keeps_what_was_withdrawn() {
+        let mut exports = HostExports::default();
+        exports.set_entry(entry(json!("old")));
+        let key = ("r".to_owned(), "v".to_owned());
+        exports.0.get_mut(&key).unwrap().by_host.insert(HostName::new("a"), HostExport::Withdrawn(json!("old")));
+        exports.set_entry(ExportEntry { value: ExportEntryValue::Pending, ..entry(json!(1)) });
+        exports.replace_observed(entry(json!("older")));
+        exports.abandon_host(&HostName::new("a"));
+        assert_eq!(exports.list_entries(|_, _, _| true), [entry(json!("old"))]);
+        exports.replace_observed(entry(json!("new")));
+        assert_eq!(exports.list_entries(|_, _, _| true), [entry(json!("new"))]);
+    }
 }

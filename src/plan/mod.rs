@@ -60,7 +60,7 @@ pub use former_secrets::may_hold_secret;
 pub use guard::{find_guard_effect, find_guard_time, list_guarded_dependents};
 pub use host_context::{ChosenHosts, HostContext, PlanContext, StepInstance};
 pub use host_exports::{
-    HostExports, OtherHosts, exports_values, read_exported_values, read_step_exports, to_exported_value,
+    ExportEntry, HostExports, OtherHosts, exports_values, read_exported_values, read_step_exports, to_exported_value,
 };
 pub use host_hold::{HOLD_MARK, HostHold, RELEASE_HINT};
 pub use images::PlanImages;

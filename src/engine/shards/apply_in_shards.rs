@@ -6,9 +6,11 @@ use super::sharded_apply::ShardedApply;
 use crate::config::StepExpander;
 use crate::engine::apply::build_canary_wait;
 use crate::engine::cancel::StopLevel;
+use crate::engine::changed_exports::{ReaderContext, UnchangedReaders};
 use crate::engine::event::Event;
 use crate::engine::observed_hosts::ObservedHosts;
-use crate::engine::report::{REPORT_VERSION, RunReport};
+use crate::engine::report::{HostReport, REPORT_VERSION, RunReport};
+use crate::engine::run_state::SharedValues;
 use crate::engine::step_records::lacks_records;
 use crate::model::{HostName, HostOutcome};
 use crate::plan::{HostContext, HostPlan, ObservedHost, Plan};
@@ -30,7 +32,13 @@ pub async fn apply_in_shards(run: &ShardedApply<'_>, plan: &Plan, observed: Obse
     }
     let (cluster, idle): (Vec<_>, Vec<_>) =
         plan.hosts.iter().filter(|host| !acting.contains(&host.host)).partition(|host| host.host.is_cluster());
+    let shared = SharedValues {
+        published: observed.published.clone(),
+        exports: observed.exports.clone(),
+        secrets: observed.secrets.clone(),
+    };
     let mut observed = SplitObservation::new(observed);
+    let readers = UnchangedReaders::collect(run.project, plan, &observed.seen, &shared);
     let acting: Vec<HostName> =
         plan.hosts.iter().map(|host| &host.host).filter(|host| acting.contains(*host)).cloned().collect();
     let mut coordination = WorkerCoordination::new(run, plan, &acting, &observed.rest);
@@ -44,10 +52,17 @@ pub async fn apply_in_shards(run: &ShardedApply<'_>, plan: &Plan, observed: Obse
     for report in run.apply_here(plan, &cluster, observed.take_hosts(&cluster), None).await {
         coordination.finish_host(report, false);
     }
-    let mut reports = coordination.reports;
+    let now = coordination.run_state().shared_values();
+    let mut reports = std::mem::take(&mut coordination.reports);
     let missing = |host: &HostPlan| {
         report_without_results(host, HostOutcome::Cancelled, "forge exited before this host was done")
     };
+    let mut reports: Vec<HostReport> =
+        plan.hosts.iter().map(|host| reports.remove(&host.host).unwrap_or_else(|| missing(host))).collect();
+    let expander = StepExpander::new(run.project);
+    let (project, chosen) = (run.project, &observed.rest.chosen);
+    let context = ReaderContext { project, expander: &expander, chosen, options: run.options };
+    readers.revise_reports(&context, &now, &mut reports);
     RunReport {
         version: REPORT_VERSION,
         run: run.options.run.clone(),
@@ -55,7 +70,7 @@ pub async fn apply_in_shards(run: &ShardedApply<'_>, plan: &Plan, observed: Obse
         cluster: run.project.cluster.clone(),
         plan: Some(plan.id.clone()),
         simulated: plan.simulated.clone(),
-        hosts: plan.hosts.iter().map(|host| reports.remove(&host.host).unwrap_or_else(|| missing(host))).collect(),
+        hosts: reports,
         budget_spent: coordination.budget_spent,
         interrupted: run.cancel.level() > StopLevel::No,
         evict_busy: run.options.evict_busy.clone(),

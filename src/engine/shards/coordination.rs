@@ -7,6 +7,7 @@ use super::shard_report::{
     AbandonCause, add_earlier_changes, report_abandoned_host, report_without_results, restore_places,
 };
 use super::sharded_apply::ShardedApply;
+use super::shared_exports::{ExportNames, select_news};
 use super::worker_driver::WorkerEnd;
 use super::worker_task::{
     ShardPlan, WORKER_VERSION, WorkerJob, WorkerMessage, WorkerOrder, WorkerTask, absolute_inventory,
@@ -19,7 +20,7 @@ use crate::engine::report::HostReport;
 use crate::engine::run_state::SharedRunState;
 use crate::engine::untouched_host::report_behind_canary;
 use crate::model::{HostName, HostOutcome};
-use crate::plan::{HostPlan, Plan, StartRefusal};
+use crate::plan::{ExportEntry, HostPlan, Plan, StartRefusal};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,10 @@ struct ActiveWorker {
     open: BTreeSet<HostName>,
     /// Those of them that wait for an answer, or for holders of their devices.
     waiting: BTreeSet<HostName>,
+    /// All of its hosts.
+    hosts: BTreeSet<HostName>,
+    /// The exported values that they read.
+    reads: ExportNames,
     /// Whether it replaces a worker that died.
     replacement: bool,
     orders: mpsc::UnboundedSender<WorkerOrder>,
@@ -45,15 +50,22 @@ struct ActiveWorker {
 }
 
 impl ActiveWorker {
-    fn new(task: WorkerTask, batch: HostBatch, replacement: bool) -> Self {
-        let open = task.hosts.iter().cloned().collect();
+    fn new(task: WorkerTask, batch: HostBatch, reads: ExportNames, replacement: bool) -> Self {
+        let hosts: BTreeSet<HostName> = task.hosts.iter().cloned().collect();
         let (orders, queue) = mpsc::unbounded_channel();
-        Self { task, batch, open, waiting: BTreeSet::new(), replacement, orders, queue: Some(queue) }
+        let (open, waiting) = (hosts.clone(), BTreeSet::new());
+        Self { task, batch, open, waiting, hosts, reads, replacement, orders, queue: Some(queue) }
     }
 
     /// Reports whether all its hosts wait, so that it has no work.
     fn is_parked(&self) -> bool {
         !self.open.is_empty() && self.waiting.len() == self.open.len()
+    }
+
+    fn send_exports(&self, values: Vec<ExportEntry>) {
+        if !values.is_empty() {
+            self.send_order(WorkerOrder::Exports { values });
+        }
     }
 
     /// Sends an order. A worker that has ended needs none.
@@ -186,6 +198,11 @@ impl<'r> WorkerCoordination<'r> {
 
     /// Answers the requests that are decided now. Returns whether there were any.
     fn answer_requests(&mut self) -> bool {
+        // Before the answers: a host that goes on reads the values of those that it waited for.
+        let news = self.board.take_export_news();
+        for worker in self.active.values().filter(|_| !news.is_empty()) {
+            worker.send_exports(select_news(&news, &worker.reads, &worker.hosts));
+        }
         let decided = self.board.answer_requests();
         decided.events.into_iter().for_each(|event| self.run.emit_event(event));
         let is_answered = !decided.answers.is_empty();
@@ -248,11 +265,7 @@ impl<'r> WorkerCoordination<'r> {
 
     /// Writes the task of a batch. Returns the number of its worker; `None` if the store cannot be written.
     fn add_worker(&mut self, batch: HostBatch) -> Option<usize> {
-        let hosts = batch.hosts.iter().filter_map(|host| self.hosts.get(host)).map(|host| (*host).clone()).collect();
-        let rollout = self.board.narrow_rollout(&batch.hosts);
-        let plan = Plan { hosts, rollout, ..self.plan.clone_header() };
-        let shard = ShardPlan { version: WORKER_VERSION, plan, once: self.run.once };
-        match self.run.store.put(&shard) {
+        match self.store_plan(&batch.hosts) {
             Ok(digest) => Some(self.register_worker(batch, digest)),
             Err(why) => {
                 self.abandon_hosts(batch.hosts.iter().cloned().collect(), AbandonCause::NoTask, &why);
@@ -262,6 +275,16 @@ impl<'r> WorkerCoordination<'r> {
                 None
             }
         }
+    }
+
+    /// Stores the part of the plan for the hosts of a worker. Returns its digest.
+    fn store_plan(&self, hosts: &[HostName]) -> Result<String, String> {
+        let plans = hosts.iter().filter_map(|host| self.hosts.get(host)).map(|host| (*host).clone()).collect();
+        let rollout = self.board.narrow_rollout(hosts);
+        let own: BTreeSet<HostName> = hosts.iter().cloned().collect();
+        let outside = self.board.describe_outside(&self.board.list_read_exports(&own), &own);
+        let plan = Plan { hosts: plans, rollout, ..self.plan.clone_header() };
+        self.run.store.put(&ShardPlan { version: WORKER_VERSION, plan, outside, once: self.run.once })
     }
 
     fn register_worker(&mut self, batch: HostBatch, plan: String) -> usize {
@@ -276,10 +299,13 @@ impl<'r> WorkerCoordination<'r> {
             job: WorkerJob::Apply { plan, failed: self.board.count_failed() },
             replaced: 0,
         };
-        self.insert_worker(ActiveWorker::new(task, batch, false))
+        self.insert_worker(task, batch, false)
     }
 
-    fn insert_worker(&mut self, worker: ActiveWorker) -> usize {
+    fn insert_worker(&mut self, task: WorkerTask, batch: HostBatch, replacement: bool) -> usize {
+        let reads = self.board.list_read_exports(&task.hosts.iter().cloned().collect());
+        let worker = ActiveWorker::new(task, batch, reads, replacement);
+        worker.send_exports(self.board.list_changed_exports(&worker.reads, &worker.hosts));
         self.orders.iter().for_each(|order| worker.send_order(order.clone()));
         self.started += 1;
         self.active.insert(self.started, worker);
@@ -375,11 +401,15 @@ impl<'r> WorkerCoordination<'r> {
         if let Some(how) = how {
             self.journal.note_death(&ended.open);
             ended.open.iter().for_each(|host| self.board.note_worker_death(host));
-            if !ended.replacement && self.run.cancel.level() == StopLevel::No {
-                return Some(self.replace_worker(ended));
-            }
             let cause = if ended.replacement { AbandonCause::DiedTwice } else { AbandonCause::Died };
-            self.abandon_hosts(ended.open, cause, &how);
+            let is_replaced = !ended.replacement && self.run.cancel.level() == StopLevel::No;
+            let left: Vec<HostName> =
+                ended.task.hosts.iter().filter(|host| ended.open.contains(*host)).cloned().collect();
+            match is_replaced.then(|| self.store_plan(&left)) {
+                Some(Ok(plan)) => return Some(self.replace_worker(ended, left, plan)),
+                Some(Err(why)) => self.abandon_hosts(ended.open, cause, &format!("{how}; the store: {why}")),
+                None => self.abandon_hosts(ended.open, cause, &how),
+            }
         }
         if ended.batch.limited {
             self.board.end_limited_batch();
@@ -387,17 +417,11 @@ impl<'r> WorkerCoordination<'r> {
         None
     }
 
-    fn replace_worker(&mut self, ended: ActiveWorker) -> usize {
-        let hosts = ended.task.hosts.iter().filter(|host| ended.open.contains(*host)).cloned().collect();
+    fn replace_worker(&mut self, ended: ActiveWorker, hosts: Vec<HostName>, plan: String) -> usize {
         // The trouble of its own hosts is that of the worker which died: they are tried again.
-        let job = match ended.task.job {
-            WorkerJob::Apply { plan, .. } => {
-                WorkerJob::Apply { plan, failed: self.board.count_failed_except(&ended.open) }
-            }
-            job => job,
-        };
+        let job = WorkerJob::Apply { plan, failed: self.board.count_failed_except(&ended.open) };
         let task = WorkerTask { hosts, job, replaced: ended.task.replaced + 1, ..ended.task };
-        self.insert_worker(ActiveWorker::new(task, ended.batch, true))
+        self.insert_worker(task, ended.batch, true)
     }
 
     /// Reports hosts that a worker did not contact: its inputs are not those of the plan.

@@ -1,7 +1,7 @@
 //! Finds what a run with workers cannot do yet: some kinds of steps that depend on other hosts.
 
 use crate::config::{Project, StepFilter};
-use crate::graph::{DependencyKind, GraphEdge, StepIndex};
+use crate::graph::{GraphEdge, StepIndex};
 use crate::model::{DisruptionClass, HostName, StepId, StepScope, StepVerdict};
 use crate::plan::{self, ChosenHosts, CrossHostEdges, HostPlan, Plan, RolloutPlan, StepPlan, StepTable};
 use std::collections::{BTreeSet, HashSet};
@@ -99,10 +99,10 @@ pub(super) fn find_limited_step<'h>(host: &'h HostPlan, rollout: &RolloutPlan) -
     host.steps.iter().find(|step| step.at_once.is_some() || (rollout.max_restarting.is_some() && restarts(step)))
 }
 
-/// Returns whether workers can wait because of an edge: it is one between steps of hosts, and passes on no value.
+/// Returns whether workers can wait because of an edge: it is one between steps of hosts.
 fn is_supported(steps: &StepTable, edge: &GraphEdge) -> bool {
     let is_of_host = |index| steps.find_step(index).is_some_and(|step| step.scope == StepScope::Host);
-    edge.why != DependencyKind::Export && is_of_host(edge.from) && is_of_host(edge.to)
+    is_of_host(edge.from) && is_of_host(edge.to)
 }
 
 fn is_relevant(step: &&StepPlan) -> bool {

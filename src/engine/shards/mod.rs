@@ -19,6 +19,7 @@ mod shard_board;
 mod shard_journal;
 mod shard_report;
 mod sharded_apply;
+mod shared_exports;
 mod split_hosts;
 mod step_waits;
 mod worker_driver;
@@ -35,7 +36,7 @@ pub use shard_report::{bind_shard_plan, report_locked_run};
 pub use sharded_apply::ShardedApply;
 pub use split_hosts::split_into_shards;
 pub use worker_driver::{UnavailableDriver, WorkerDriver, WorkerEnd, WorkerFuture, WorkerHandle};
-pub use worker_role::{StartOrder, WorkerRole};
+pub use worker_role::{OutsideState, StartOrder, WorkerRole};
 pub use worker_task::{
     ObservationKind, ShardPlan, WORKER_VERSION, WorkerJob, WorkerMessage, WorkerOrder, WorkerSettings, WorkerTask,
 };

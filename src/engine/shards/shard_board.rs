@@ -3,8 +3,10 @@
 
 use super::cross_host_refusal::find_limited_step;
 use super::sharded_apply::ShardedApply;
+use super::shared_exports::{ExportNames, SharedExports};
 use super::split_hosts::split_into_shards;
 use super::step_waits::StepWaits;
+use super::worker_role::OutsideState;
 use crate::engine::board_link::{BoardAnswer, HostNews, WindowDenial};
 use crate::engine::dependency_gate::describe_awaited_step;
 use crate::engine::event::{Event, VerifyResult};
@@ -15,7 +17,7 @@ use crate::engine::report::{HeldBackBy, HostReport, StepReport, VerifyReport};
 use crate::engine::run_state::{RunStateData, SharedRunState, SharedValues};
 use crate::graph::{DependencyKind, GraphEdge, StepIndex};
 use crate::model::{HostName, HostOutcome, StepId, StepPhase};
-use crate::plan::{ChosenHosts, CrossHostEdges, Plan, RolloutPlan, StartRefusal, StepTable, WindowTurn};
+use crate::plan::{ChosenHosts, CrossHostEdges, ExportEntry, Plan, RolloutPlan, StartRefusal, StepTable, WindowTurn};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -72,6 +74,7 @@ pub(super) struct ShardBoard<'p> {
     waits: StepWaits,
     /// Hosts that began to wait for a step, with that step and a description; announced unless they are answered first.
     new_waits: Vec<(HostName, StepId, String)>,
+    exports: SharedExports,
     /// Answers to requests that cannot be followed.
     ready: Vec<(HostName, BoardAnswer)>,
 }
@@ -115,6 +118,7 @@ impl<'p> ShardBoard<'p> {
             steps: StepTable::new(run.project),
             waits: StepWaits::default(),
             new_waits: Vec::new(),
+            exports: SharedExports::new(run.project, observed.published.clone()),
             ready: Vec::new(),
         }
     }
@@ -122,6 +126,27 @@ impl<'p> ShardBoard<'p> {
     /// Returns the state that all hosts of the run share.
     pub fn run_state(&self) -> &SharedRunState {
         &self.board
+    }
+
+    /// Returns the names of the exported values that hosts read.
+    pub fn list_read_exports(&self, hosts: &BTreeSet<HostName>) -> ExportNames {
+        self.exports.list_names(self.run.project, hosts)
+    }
+
+    /// Returns what the plan says about other hosts than `hosts`, which read the exported values `names`.
+    pub fn describe_outside(&self, names: &ExportNames, hosts: &BTreeSet<HostName>) -> OutsideState {
+        self.exports.list_planned(names, hosts, &self.board.shared_values().secrets)
+    }
+
+    /// Returns the exported values `names` of other hosts than `hosts` that have changed since the plan was made.
+    pub fn list_changed_exports(&self, names: &ExportNames, hosts: &BTreeSet<HostName>) -> Vec<ExportEntry> {
+        let shared = self.board.shared_values();
+        self.exports.list_changed(&shared.published, names, hosts, &shared.secrets)
+    }
+
+    /// Removes and returns the exported values that have changed.
+    pub fn take_export_news(&mut self) -> Vec<ExportEntry> {
+        self.exports.take_news()
     }
 
     fn spans(&self) -> CrossHostEdges<'_> {
@@ -226,7 +251,9 @@ impl<'p> ShardBoard<'p> {
     /// Records news of a host that a worker works on.
     pub fn note_news(&mut self, host: &HostName, news: HostNews) {
         self.has_news = true;
-        if self.orphaned.remove(host) {
+        // An observation is not work yet: the host may turn out to be stale.
+        let is_work = !matches!(news, HostNews::ValuesObserved { .. });
+        if is_work && self.orphaned.remove(host) {
             self.board.forget_unfinished(host);
         }
         self.deferred.remove(host);
@@ -253,6 +280,20 @@ impl<'p> ShardBoard<'p> {
             HostNews::StepVerified { step, passed } => {
                 let why = (!passed).then_some("its verification failed");
                 self.board.record_verification(self.find_step(&step), host, why);
+            }
+            HostNews::ValuesObserved { values } => {
+                self.exports.note_change(&self.board, host, || {
+                    self.board.update_shared_values(|shared| {
+                        values.into_iter().for_each(|entry| shared.published.replace_observed(entry));
+                    });
+                });
+            }
+            HostNews::ValuesExported { values } => {
+                self.exports.note_change(&self.board, host, || {
+                    self.board.update_shared_values(|shared| {
+                        values.into_iter().for_each(|entry| shared.published.set_entry(entry));
+                    });
+                });
             }
             HostNews::TroubleFound { failed } => self.board.note_trouble(host, failed),
             HostNews::HeldBack { by } => self.board.hold_back(host, by),
@@ -408,7 +449,9 @@ impl<'p> ShardBoard<'p> {
             }
         }
         let counts = (self.changing.contains(host) || self.canaries.contains(host)) && !host.is_cluster();
-        self.board.finish_host(host, if counts { report.outcome } else { HostOutcome::Ok });
+        let outcome = if counts { report.outcome } else { HostOutcome::Ok };
+        // Other hosts wait no longer for its values.
+        self.exports.note_change(&self.board, host, || self.board.finish_host(host, outcome));
         self.update_waits(host);
     }
 

@@ -1,9 +1,11 @@
 //! What a worker's run has in addition to any other run: its reports go to a coordinator, which also decides about what
 //! concerns the hosts of other workers.
 
-use crate::engine::board_link::{AnswerInbox, HostNews};
+use crate::engine::board_link::{HostNews, UpdateInbox};
 use crate::engine::report::HostReport;
 use crate::model::HostName;
+use crate::plan::ExportEntry;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -28,6 +30,14 @@ impl StartOrder {
     }
 }
 
+/// What a plan says about hosts of other workers, as far as hosts of a worker depend on it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutsideState {
+    /// The values that they exported when the plan was made, without those that contain secrets.
+    pub exports: Vec<ExportEntry>,
+}
+
 /// The part of a worker's run that concerns its coordinator.
 pub struct WorkerRole {
     /// The coordinator's run, in whose name the worker acts.
@@ -38,8 +48,10 @@ pub struct WorkerRole {
     pub start: StartOrder,
     /// How many workers have worked on the hosts in this run before, and died.
     pub replaced: u32,
-    /// The coordinator's answers to requests.
-    pub inbox: AnswerInbox,
+    /// What the coordinator tells about the board.
+    pub inbox: UpdateInbox,
+    /// What the coordinator's plan says about hosts of other workers.
+    pub outside: OutsideState,
     sink: ReportSink,
     news: NewsSink,
 }
@@ -53,13 +65,27 @@ impl WorkerRole {
         sink: impl Fn(&HostReport, bool) + Send + Sync + 'static,
         news: impl Fn(&HostName, HostNews) + Send + Sync + 'static,
     ) -> Self {
-        let inbox = AnswerInbox::default();
-        Self { run, failed, start, replaced: 0, inbox, sink: Box::new(sink), news: Box::new(news) }
+        let inbox = UpdateInbox::default();
+        Self {
+            run,
+            failed,
+            start,
+            replaced: 0,
+            inbox,
+            outside: OutsideState::default(),
+            sink: Box::new(sink),
+            news: Box::new(news),
+        }
     }
 
-    /// Returns the role with the inbox of the coordinator's answers.
-    pub fn with_inbox(self, inbox: AnswerInbox) -> Self {
+    /// Returns the role with the inbox that the coordinator's updates come to.
+    pub fn with_inbox(self, inbox: UpdateInbox) -> Self {
         Self { inbox, ..self }
+    }
+
+    /// Returns the role with what the plan says about hosts of other workers.
+    pub fn with_outside(self, outside: OutsideState) -> Self {
+        Self { outside, ..self }
     }
 
     /// Returns the role of a worker that replaces as many dead workers.

@@ -1,11 +1,12 @@
 //! What a coordinator and a worker say to each other. All of it is JSON with a version, since a worker may run in a pod.
 
 use super::host_keys::HostKeys;
+use super::worker_role::OutsideState;
 use crate::config::{InputFile, Project};
 use crate::engine::board_link::{BoardAnswer, HostNews};
 use crate::engine::event::Event;
 use crate::model::{DisruptionClass, HostName};
-use crate::plan::Plan;
+use crate::plan::{ExportEntry, Plan};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -102,13 +103,15 @@ pub struct ShardPlan {
     /// The plan, limited to the hosts of the task. Its rollout admits these hosts and counts those that are out of
     /// service elsewhere.
     pub plan: Plan,
+    /// What the plan says about hosts of other workers.
+    pub outside: OutsideState,
     /// Whether a host on which another run carried out the plan is stale, as a saved plan demands.
     pub once: bool,
 }
 
 /// A line that a worker reads from its standard input, or from the orders of its channel. Their end counts as `Stop`: the
 /// coordinator is gone.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "order", deny_unknown_fields)]
 pub enum WorkerOrder {
     /// Begin. A worker waits for it: one whose coordinator died before must not begin.
@@ -126,6 +129,11 @@ pub enum WorkerOrder {
         host: HostName,
         /// The decision.
         answer: BoardAnswer,
+    },
+    /// Hosts of other workers export values that hosts of this one read.
+    Exports {
+        /// Without those that contain secrets.
+        values: Vec<ExportEntry>,
     },
     /// Nothing new: the coordinator is alive.
     Alive,

@@ -5,7 +5,8 @@ use super::super::shards::{
     WorkerMessage, WorkerOrder, WorkerRole, WorkerSettings, WorkerTask, apply_in_shards, bind_shard_plan,
 };
 use super::super::{
-    AnswerInbox, CancelSignal, HostNews, HostReport, RunOptions, apply, observe_for_change, observe_hosts, plan,
+    BoardUpdate, CancelSignal, HostNews, HostReport, RunOptions, UpdateInbox, apply, observe_for_change, observe_hosts,
+    plan,
 };
 use super::simulated_project::{SimulatedProject, SimulatedRun};
 use crate::model::{DisruptionClass, HostName};
@@ -55,6 +56,8 @@ pub fn run_with_workers(stage: &Arc<SimulatedProject>, setup: WorkerSetup) -> Si
     let options = stage.run_options();
     let root = stage.store_root();
     let store = ObjectStore::new(&root);
+    // Each run has a store of its own.
+    store.remove();
     let driver = ThreadDriver {
         stage: stage.clone(),
         store: store.clone(),
@@ -202,7 +205,7 @@ struct ThreadWorker {
 
 impl ThreadWorker {
     async fn do_task(&self, mut orders: mpsc::UnboundedReceiver<WorkerOrder>) {
-        let (inbox, start, cancel) = (AnswerInbox::default(), StartOrder::default(), CancelSignal::default());
+        let (inbox, start, cancel) = (UpdateInbox::default(), StartOrder::default(), CancelSignal::default());
         self.send_message(WorkerMessage::Ready { version: WORKER_VERSION });
         let begins = async {
             while let Some(order) = orders.recv().await {
@@ -229,7 +232,7 @@ impl ThreadWorker {
         }
     }
 
-    async fn apply_plan(&self, inbox: &AnswerInbox, start: &StartOrder, cancel: &CancelSignal) {
+    async fn apply_plan(&self, inbox: &UpdateInbox, start: &StartOrder, cancel: &CancelSignal) {
         let WorkerJob::Apply { plan: digest, failed } = &self.task.job else { panic!("{:?}", self.task) };
         let shard: ShardPlan = self.store.get(digest).unwrap();
         let hosts: Vec<HostName> = self.task.hosts.iter().filter(|host| !self.repeat_report(host)).cloned().collect();
@@ -244,7 +247,8 @@ impl ThreadWorker {
         };
         let role = WorkerRole::new(self.task.run.clone(), *failed, start.clone(), hand_over, tell)
             .after_workers(self.task.replaced)
-            .with_inbox(inbox.clone());
+            .with_inbox(inbox.clone())
+            .with_outside(shard.outside.clone());
         let mut options = RunOptions { worker: Some(Arc::new(role)), ..self.stage.run_options() };
         options.replay.part = true;
         let project = self.stage.load_project();
@@ -274,10 +278,11 @@ impl ThreadWorker {
     }
 }
 
-fn follow_order(order: WorkerOrder, inbox: &AnswerInbox, start: &StartOrder, cancel: &CancelSignal) {
+fn follow_order(order: WorkerOrder, inbox: &UpdateInbox, start: &StartOrder, cancel: &CancelSignal) {
     match order {
         WorkerOrder::HoldBack { why } => start.hold_back(why),
-        WorkerOrder::Answer { host, answer } => inbox.deliver_answer(host, answer),
+        WorkerOrder::Answer { host, answer } => inbox.deliver_update(BoardUpdate::Answered { host, answer }),
+        WorkerOrder::Exports { values } => inbox.deliver_update(BoardUpdate::Exported(values)),
         WorkerOrder::Stop => drop(cancel.raise_level()),
         WorkerOrder::Begin | WorkerOrder::Alive => {}
     }
