@@ -185,7 +185,7 @@ impl Backend for LibraryBackend {
         settings: &CliSettings,
         events: VerbEvents,
     ) -> ObservedHosts {
-        let mut options = self.engine_options(project, settings);
+        let options = self.engine_options(project, settings);
         let all = match ask {
             ObservePurpose::Facts => hosts.to_vec(),
             _ => add_cluster_host(project, hosts, settings),
@@ -194,12 +194,12 @@ impl Backend for LibraryBackend {
             let state = &open_store(project, settings);
             let run = EngineRun { project, options: &options, settings, engine, state, events: &events };
             let began = Instant::now();
-            let (recording, keys) = run.record_hosts(&all, ask).await;
-            let recording = Arc::new(recording);
-            options.replay.observed = Some(recording.clone());
-            options.replay.keep = false;
-            let mut observed = observe_for_purpose(project, &all, ask, &options, &events).await;
-            observed.add_host_keys(&keys);
+            let replay = async |recording| {
+                let mut options = options.clone();
+                (options.replay.observed, options.replay.keep) = (Some(recording), false);
+                observe_for_purpose(project, &all, ask, &options, &events).await
+            };
+            let (mut observed, recording) = run.observe_hosts(&all, ask, replay).await;
             // Without a saved plan the answers are not needed any more, and those of many hosts are large.
             observed.recorded = settings.replay.keep.then_some(recording);
             observed.took = began.elapsed();

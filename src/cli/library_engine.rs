@@ -15,6 +15,7 @@ use crate::object::WorkerRoleLabel;
 use crate::plan::Plan;
 use crate::state::{ObjectStore, StateStore, StoreLock, StoreLockKind};
 use camino::Utf8Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a coordinator waits for workers of an earlier one. They stop when it is gone, after their running steps.
@@ -39,8 +40,25 @@ impl EngineRun<'_> {
         ObjectStore::new(&camino::absolute_utf8(&root).unwrap_or(root))
     }
 
+    /// Observes hosts with workers. Returns what `replay` reads from their answers, and the answers.
+    pub async fn observe_hosts(
+        &self,
+        hosts: &[HostName],
+        ask: ObservePurpose,
+        replay: impl AsyncFn(Arc<Recording>) -> ObservedHosts,
+    ) -> (ObservedHosts, Arc<Recording>) {
+        let first = self.record_hosts(hosts, ask, None).await;
+        let record = async |hosts: &[HostName], known: &ObservedHosts| self.record_hosts(hosts, ask, Some(known)).await;
+        engine::complete_observation(self.project, first, replay, record).await
+    }
+
     /// Observes hosts with workers and returns their answers and keys.
-    pub async fn record_hosts(&self, hosts: &[HostName], ask: ObservePurpose) -> (Recording, HostKeys) {
+    async fn record_hosts(
+        &self,
+        hosts: &[HostName],
+        ask: ObservePurpose,
+        known: Option<&ObservedHosts>,
+    ) -> (Recording, HostKeys) {
         let store = self.open_store(OBSERVER_PREFIX);
         // Without a lock, another run may remove the store; then the observation fails, and says so.
         let _lock = lock_observers(&store);
@@ -58,6 +76,7 @@ impl EngineRun<'_> {
                 ObservePurpose::Drift { outliers } => ObservationKind::Drift { outliers },
                 _ => ObservationKind::Declared,
             },
+            known,
             settings: &build_worker_settings(self.settings, self.engine, &self.project.inventory),
             run: &self.options.run,
             driver: driver.as_worker_driver(),

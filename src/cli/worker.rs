@@ -298,7 +298,7 @@ impl<B: Backend> TaskRun<'_, B> {
         let backend = self.cx.backend;
         let work = async {
             match &self.task.job {
-                WorkerJob::Observe { kind } => self.record_hosts(&loaded, *kind).await,
+                WorkerJob::Observe { kind, outside } => self.record_hosts(&loaded, *kind, outside).await,
                 WorkerJob::Apply { plan, failed } => self.apply_plan(loaded, plan, *failed).await,
             }
         };
@@ -312,12 +312,19 @@ impl<B: Backend> TaskRun<'_, B> {
         }
     }
 
-    async fn record_hosts(&self, loaded: &LoadedProject<B::Project>, kind: ObservationKind) -> VerbResult {
+    async fn record_hosts(
+        &self,
+        loaded: &LoadedProject<B::Project>,
+        kind: ObservationKind,
+        outside: &OutsideState,
+    ) -> VerbResult {
         let ask = match kind {
             ObservationKind::Declared => ObservePurpose::Declared,
             ObservationKind::Drift { outliers } => ObservePurpose::Drift { outliers },
         };
-        let seen = self.observe_hosts(loaded, ask, self.cx.settings).await;
+        let mut settings = self.cx.settings.clone();
+        settings.replay.outside = outside.clone();
+        let seen = self.observe_hosts(loaded, ask, &settings).await;
         let recording = self.cx.backend.build_recording(&loaded.0, &seen);
         let recording = self.store.put(&recording).map_err(store_error)?;
         let keys = self.cx.backend.list_host_keys(&seen);
@@ -382,10 +389,10 @@ impl<B: Backend> TaskRun<'_, B> {
         };
         let role = WorkerRole::new(self.task.run.clone(), failed, self.orders.start.clone(), hand_over, tell)
             .after_workers(self.task.replaced)
-            .with_inbox(self.orders.inbox.clone())
-            .with_outside(outside);
+            .with_inbox(self.orders.inbox.clone());
         let mut settings = self.cx.settings.clone();
         settings.worker = Some(Arc::new(role));
+        settings.replay.outside = outside;
         settings
     }
 

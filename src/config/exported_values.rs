@@ -36,7 +36,7 @@ pub enum MissingExport {
     NoAnswer,
     /// The host answered and has no value: its step failed, was blocked, or printed nothing in this run.
     NoValue,
-    /// It contains a secret, which workers do not pass on.
+    /// It contains a secret: recordings leave it out, and workers do not pass it on.
     Secret,
 }
 
@@ -46,7 +46,7 @@ pub(in crate::config) fn describe_missing(missing: &MissingExports) -> String {
         (MissingExport::NotInRun, "not in this run"),
         (MissingExport::NoAnswer, "no answer"),
         (MissingExport::NoValue, "no value"),
-        (MissingExport::Secret, "it contains a secret, which workers do not pass on"),
+        (MissingExport::Secret, "it contains a secret, which is not passed on"),
     ];
     let list_hosts = |(why, words): (MissingExport, &str)| {
         let hosts: Vec<&str> = missing.iter().filter(|(_, own)| **own == why).map(|(host, _)| host.as_str()).collect();

@@ -11,12 +11,12 @@ use super::observed_hosts::ObservedHosts;
 use super::report::{HostReport, REPORT_VERSION, RunReport};
 use super::run_context::{ApplyContext, FinishedSteps, InFlightSteps};
 use super::run_options::RunOptions;
-use super::run_state::{SharedRunState, SharedValues};
+use super::run_state::{CrossingSource, SharedRunState, SharedValues};
 use super::step_limiter::StepLimiter;
 use super::work_times::WorkTimes;
 use crate::config::{Project, StepExpander};
 use crate::graph::StepIndex;
-use crate::model::{HostName, StepId, StepPhase};
+use crate::model::{HostName, StepPhase};
 use crate::plan::{CrossHostEdges, HostPlan, ObservedHost, Plan, StepTable};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -147,9 +147,13 @@ pub(super) fn build_canary_wait(plan: &Plan) -> Option<Event> {
 }
 
 /// Returns the steps that other hosts may wait for.
-fn list_crossing_sources(project: &Project, steps: &StepTable) -> BTreeMap<StepIndex, StepId> {
+fn list_crossing_sources(project: &Project, steps: &StepTable) -> BTreeMap<StepIndex, CrossingSource> {
     let crossing = project.graph.edges().iter().filter(|edge| steps.crosses_hosts(edge));
-    crossing.map(|edge| (edge.from, project.graph.step_id(edge.from).clone())).collect()
+    let describe = |index| {
+        let exports = steps.find_step(index).map(|step| step.exports.keys().cloned().collect());
+        CrossingSource { id: project.graph.step_id(index).clone(), exports: exports.unwrap_or_default() }
+    };
+    crossing.map(|edge| (edge.from, describe(edge.from))).collect()
 }
 
 /// Returns the recipes whose verification is awaited by a step of another recipe.

@@ -141,8 +141,8 @@ pub use shards::{
     CrossHostRefusal, HostKeys, KubernetesDriver, KubernetesDriverError, LocalProcessDriver, ObservationKind,
     OutsideState, ShardPlan, ShardedApply, ShardedObservation, StartOrder, UnavailableDriver, WORKER_VERSION,
     WorkerDriver, WorkerEnd, WorkerFuture, WorkerHandle, WorkerJob, WorkerMessage, WorkerOrder, WorkerRole,
-    WorkerSettings, WorkerTask, apply_in_shards, bind_shard_plan, find_cross_host_step, observe_in_shards,
-    report_locked_run, split_into_shards,
+    WorkerSettings, WorkerTask, apply_in_shards, bind_shard_plan, complete_observation, find_cross_host_step,
+    observe_in_shards, report_locked_run, split_into_shards,
 };
 pub use undo_journals::read_undo;
 pub use undo_request::{ChangedSteps, GeneratedUndo, UndoRefusal, UndoRequest, UndoScope, UndoSelection};

@@ -504,8 +504,7 @@ impl ObservationRun<'_> {
             false => OtherHosts::Unknown,
         };
         let mut published = plan::read_exported_values(ground, &observed.seen, others, &mut secrets);
-        let outside = self.options.worker.iter().flat_map(|worker| &worker.outside.exports);
-        outside.for_each(|entry| published.set_entry(entry.clone()));
+        self.options.replay.outside.exports.iter().for_each(|entry| published.set_entry(entry.clone()));
         observed.exports = published.to_exports();
         observed.published = published;
         observed.chosen = chosen;

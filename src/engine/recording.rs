@@ -139,6 +139,18 @@ impl Recording {
         Ok(merged)
     }
 
+    /// Returns the recording with the hosts of `other` as they are there.
+    pub(super) fn replace_hosts(mut self, other: Self) -> Self {
+        let mut new: HashMap<HostName, HostRecording> =
+            other.hosts.into_iter().map(|recorded| (recorded.host.clone(), recorded)).collect();
+        for recorded in &mut self.hosts {
+            if let Some(new) = new.remove(&recorded.host) {
+                *recorded = new;
+            }
+        }
+        self
+    }
+
     fn append(&mut self, other: Self) {
         let rank =
             |origin: &str| ["field", "source", "simulated", "reconstructed"].iter().position(|one| *one == origin);

@@ -3,6 +3,7 @@
 use super::cancel::CancelSignal;
 use super::cluster_nodes::LazyClusterApi;
 use super::event::{Event, EventSender};
+use super::reached_phase::ReachedPhase;
 use super::report::StepReport;
 use super::run_options::{RunOptions, SessionRequest};
 use super::run_state::{SharedRunState, SharedValues};
@@ -57,6 +58,16 @@ pub struct ApplyContext<'a> {
 }
 
 impl<'a> ApplyContext<'a> {
+    /// Publishes the phase that a step reached on a host. Exports of a step that reached none are published as missing.
+    pub fn publish_phase(&self, index: StepIndex, host: &HostName, reached: ReachedPhase) {
+        let step = self.spans.steps.find_step(index).filter(|step| !step.exports.is_empty());
+        if let Some(step) = step.filter(|_| reached == ReachedPhase::Nothing) {
+            let recipe = &self.project.graph.step_id(index).recipe;
+            self.board.update_exports(host, |shared| shared.published.abandon_step(recipe, step, host));
+        }
+        self.board.record_phase(index, host, reached);
+    }
+
     pub fn emit_event(&self, event: Event) {
         // Sending fails only when the receiver is gone, shortly before the process ends.
         let _ = self.events.send(event);

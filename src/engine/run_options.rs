@@ -3,7 +3,7 @@
 use super::host_session::HostSession;
 use super::read_only_session::{ReadOnlySession, SessionFuture};
 use super::recording::Recording;
-use super::shards::WorkerRole;
+use super::shards::{OutsideState, WorkerRole};
 use super::undo_request::UndoRequest;
 use crate::config::{Project, StepFilter};
 use crate::model::{HostName, SecretStore};
@@ -90,6 +90,8 @@ pub struct ReplayOptions {
     pub keep: bool,
     /// Other workers observe the other hosts of the run.
     pub part: bool,
+    /// What is known of those.
+    pub outside: OutsideState,
     /// Answers are read from here; no session is opened.
     pub observed: Option<Arc<Recording>>,
     /// The cluster's API is not asked: the cluster is empty and has this release of Kubernetes.

@@ -56,7 +56,16 @@ pub struct SharedRunState {
     /// Of a worker's run, whose coordinator has the board of all hosts.
     worker: Option<Arc<WorkerRole>>,
     /// The steps that hosts of other workers may wait for.
-    sources: BTreeMap<StepIndex, StepId>,
+    sources: BTreeMap<StepIndex, CrossingSource>,
+}
+
+/// A step that hosts of other workers may wait for.
+#[derive(Clone, Debug)]
+pub struct CrossingSource {
+    /// The step.
+    pub id: StepId,
+    /// The names of the values that it exports.
+    pub exports: BTreeSet<String>,
 }
 
 impl SharedRunState {
@@ -73,7 +82,7 @@ impl SharedRunState {
 
     /// Returns the board of a worker's run: what concerns other hosts, its coordinator decides. Those may wait for
     /// `sources`.
-    pub fn with_worker(self, worker: Arc<WorkerRole>, sources: BTreeMap<StepIndex, StepId>) -> Self {
+    pub fn with_worker(self, worker: Arc<WorkerRole>, sources: BTreeMap<StepIndex, CrossingSource>) -> Self {
         Self { worker: Some(worker), sources, ..self }
     }
 
@@ -141,6 +150,15 @@ impl SharedRunState {
         }
     }
 
+    /// Tells the coordinator the values of a worker's host that `admits` accepts.
+    fn tell_exports(&self, host: &HostName, admits: impl Fn(&ExportEntry) -> bool) {
+        let mut values = self.list_own_exports(host);
+        values.retain(admits);
+        if !values.is_empty() {
+            self.tell_news(host, HostNews::ValuesExported { values });
+        }
+    }
+
     /// Returns what a worker's host exports, as far as it is passed on.
     fn list_own_exports(&self, host: &HostName) -> Vec<ExportEntry> {
         if self.worker.is_none() {
@@ -166,9 +184,11 @@ impl SharedRunState {
     }
 
     fn tell_phase(&self, step: StepIndex, host: &HostName, reached: ReachedPhase) {
-        if let Some(id) = self.sources.get(&step) {
-            self.tell_news(host, HostNews::StepReached { step: id.clone(), reached });
-        }
+        let Some(source) = self.sources.get(&step) else { return };
+        // Before the phase, which ends the wait for the values. Also if this worker's observation shows the same ones: the
+        // coordinator waits for the step, and an earlier worker may have died before it told them.
+        self.tell_exports(host, |entry| entry.recipe == *source.id.recipe && source.exports.contains(&entry.name));
+        self.tell_news(host, HostNews::StepReached { step: source.id.clone(), reached });
     }
 
     /// Records that a step reached no phase because `root` did not succeed.
@@ -184,8 +204,8 @@ impl SharedRunState {
     pub fn record_verification(&self, steps: impl IntoIterator<Item = StepIndex>, host: &HostName, why: Option<&str>) {
         for step in steps {
             self.update_data(|standing| standing.verified.insert((step, host.clone()), why.map(str::to_owned)));
-            if let Some(id) = self.sources.get(&step) {
-                self.tell_news(host, HostNews::StepVerified { step: id.clone(), passed: why.is_none() });
+            if let Some(source) = self.sources.get(&step) {
+                self.tell_news(host, HostNews::StepVerified { step: source.id.clone(), passed: why.is_none() });
             }
         }
     }
@@ -338,6 +358,8 @@ impl SharedRunState {
     /// service.
     pub fn finish_host(&self, host: &HostName, outcome: HostOutcome) {
         self.update_shared_values(|shared| shared.published.abandon_host(host));
+        // Without it, the coordinator would not know what became of values that it waits for.
+        self.tell_exports(host, |_| true);
         self.update_data(|standing| {
             standing.finished.insert(host.clone());
             standing.progress.finish_host(host, &self.rollout);

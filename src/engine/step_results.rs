@@ -6,7 +6,6 @@ use super::planned_steps::PlannedSteps;
 use super::reached_phase::ReachedPhase;
 use super::report::StepReport;
 use super::run_context::ApplyContext;
-use super::run_state::SharedValues;
 use super::step_groups::HostStepGroup;
 use crate::graph::StepIndex;
 use crate::model::{HostName, StepId};
@@ -119,17 +118,9 @@ impl<'r> StepResults<'r> {
         group.steps.iter().for_each(|index| self.publish_phase(*index, ReachedPhase::Nothing));
     }
 
-    /// Publishes the phase that a step reached on this host. Exports of a step that reached none are published as
-    /// missing.
+    /// Publishes the phase that a step reached on this host.
     pub fn publish_phase(&self, index: StepIndex, reached: ReachedPhase) {
-        if let Some(step) =
-            self.run.spans.steps.find_step(index).filter(|s| reached == ReachedPhase::Nothing && !s.exports.is_empty())
-        {
-            let recipe = &self.run.project.graph.step_id(index).recipe;
-            let abandon = |shared: &mut SharedValues| shared.published.abandon_step(recipe, step, self.host);
-            self.run.board.update_exports(self.host, abandon);
-        }
-        self.run.board.record_phase(index, self.host, reached);
+        self.run.publish_phase(index, self.host, reached);
     }
 
     /// Adds new reports to the run's list of finished steps.

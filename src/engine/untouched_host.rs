@@ -130,7 +130,7 @@ pub(super) fn report_unchanged(run: &ApplyContext<'_>, plan: &HostPlan) -> HostR
 pub(super) fn record_planned_phases(run: &ApplyContext<'_>, plan: &HostPlan) {
     for step in &plan.steps {
         if let Some(index) = run.project.graph.find_step(&step.id.recipe, &step.id.step) {
-            run.board.record_phase(index, &plan.host, planned_phase(step));
+            run.publish_phase(index, &plan.host, planned_phase(step));
         }
     }
 }

@@ -439,7 +439,9 @@ fn hint_unobserved_exporter(case: &HostContext<'_>, recipe: &str, name: &str) ->
 fn hint_missing_export(missing: &MissingExports) -> &'static str {
     let has = |reason| missing.values().any(|why| *why == reason);
     match has(MissingExport::NotInRun) {
-        _ if has(MissingExport::Secret) => "run without `--engine`",
+        _ if has(MissingExport::Secret) => {
+            "run `forge apply` without `--engine` and without a saved plan: values with secrets are in no recording"
+        }
         true => {
             "run without `--on`, or set `partial: true` in the export: a step that reads this value of all hosts waits for each of them"
         }

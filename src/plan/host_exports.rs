@@ -10,7 +10,7 @@ use crate::config::{
     RecipeStep, StepExport,
 };
 use crate::model::{HostName, SecretStore, StepId, StepScope, StepVerdict, Value};
-use crate::probe::ProbeReading;
+use crate::probe::{Probe, ProbeReading};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -72,6 +72,11 @@ pub enum ExportEntryValue {
 }
 
 impl ExportEntry {
+    /// Reports whether the value exists and is passed on.
+    pub fn is_known(&self) -> bool {
+        matches!(self.value, ExportEntryValue::Known(_))
+    }
+
     /// Returns the entry without its value if that contains a secret: a placeholder, or text of one.
     pub fn without_secret(self, secrets: &SecretStore) -> Self {
         match &self.value {
@@ -121,6 +126,18 @@ impl HostExports {
         slots.any(|slot| slot.by_host.get(host) == Some(&HostExport::Pending))
     }
 
+    /// Records of values that were abandoned and that a recording leaves out that they exist.
+    fn mark_withheld(&mut self, case: &HostContext<'_>, turn: &StepInstance<'_>) {
+        let probes = list_export_probes(case, turn).into_iter();
+        let is_withheld = |probe: &Probe| case.seen.observation.get(probe).is_err_and(|unknown| unknown.withheld);
+        for (name, _) in probes.filter(|(_, probe)| is_withheld(probe)) {
+            let slot = self.0.get_mut(&(turn.expanded.id.recipe.to_string(), name));
+            if let Some(value @ HostExport::Missing(_)) = slot.and_then(|slot| slot.by_host.get_mut(&case.host.name)) {
+                *value = HostExport::Missing(MissingExport::Secret);
+            }
+        }
+    }
+
     /// Drops what a step instance would export, as it does not apply to a host.
     fn drop_instance(&mut self, turn: &StepInstance<'_>, host: &HostName) {
         for export in turn.step.exports.values().filter(|export| export.value.is_none()) {
@@ -154,6 +171,16 @@ impl HostExports {
         for export in step.exports.values().filter(|export| export.value.is_none()) {
             if let Some(slot) = self.0.get_mut(&(recipe.to_owned(), export.name.clone())) {
                 slot.abandon_host(host);
+            }
+        }
+    }
+
+    /// Records that nothing tells any more which values a host exports: what readers wait for has no answer, and it is not
+    /// known either whether the host still has a value that was withdrawn.
+    pub fn lose_host(&mut self, host: &HostName) {
+        for value in self.0.values_mut().filter_map(|slot| slot.by_host.get_mut(host)) {
+            if matches!(value, HostExport::Pending | HostExport::Withdrawn(_)) {
+                *value = HostExport::Missing(MissingExport::NoAnswer);
             }
         }
     }
@@ -216,11 +243,19 @@ impl HostExports {
         slot.by_host.insert(entry.host, value);
     }
 
-    /// Takes over an entry of another observation: it replaces a value that is known.
+    /// Takes over an entry of another observation: it replaces a value that is known. That a value contains a secret, only
+    /// an observation of the host itself shows, not a recording of it.
     pub fn replace_observed(&mut self, entry: ExportEntry) {
         let known =
             self.0.get(&(entry.recipe.clone(), entry.name.clone())).and_then(|slot| slot.by_host.get(&entry.host));
-        if matches!((known, &entry.value), (Some(HostExport::Known(_)), ExportEntryValue::Known(_))) {
+        let is_replaced = match (known, &entry.value) {
+            (Some(HostExport::Known(_)), ExportEntryValue::Known(_)) => true,
+            (Some(HostExport::Known(_) | HostExport::Missing(_)), ExportEntryValue::Missing(why)) => {
+                *why == MissingExport::Secret
+            }
+            _ => false,
+        };
+        if is_replaced {
             self.set_entry(entry);
         }
     }
@@ -308,6 +343,7 @@ pub fn read_exported_values(
             }
             if published.lacks_value(turn, &seen.host) && !may_export(&case, turn, &turns) {
                 published.abandon_step(&turn.expanded.id.recipe, turn.step, &seen.host);
+                published.mark_withheld(&case, turn);
             }
         }
     }
@@ -479,6 +515,40 @@ mod tests {
         assert_eq!(exports.list_entries(|_, _, _| true), [hidden]);
         let ExportedValue::ByHost { missing, pending, .. } = &exports.to_exports()["r"]["v"] else { panic!() };
         assert_eq!((missing.len(), pending.len()), (1, 0));
+    }
+
+    /// Only an observation of the host itself shows the secret.
+    #[test]
+    fn observed_secret_replaces_what_a_recording_shows() {
+        let secret = ExportEntry { value: ExportEntryValue::Missing(MissingExport::Secret), ..entry(json!(1)) };
+        let no_value = ExportEntry { value: ExportEntryValue::Missing(MissingExport::NoValue), ..secret.clone() };
+        let pending = ExportEntry { value: ExportEntryValue::Pending, ..secret.clone() };
+        let replace = |before: ExportEntry, observed: &ExportEntry| {
+            let mut exports = HostExports::default();
+            exports.set_entry(before);
+            exports.replace_observed(observed.clone());
+            exports.list_entries(|_, _, _| true)
+        };
+        assert_eq!(replace(entry(json!("x ***")), &secret), [secret.clone()]);
+        assert_eq!(replace(no_value.clone(), &secret), [secret.clone()]);
+        assert_eq!(replace(pending.clone(), &secret), [pending]);
+        assert_eq!(replace(entry(json!("k")), &no_value), [entry(json!("k"))]);
+    }
+
+    #[test]
+    fn lost_host_has_no_value_that_readers_wait_for() {
+        let mut exports = HostExports::default();
+        exports.set_entry(entry(json!("old")));
+        let host = HostName::new("a");
+        exports.lose_host(&host);
+        assert_eq!(exports.list_entries(|_, _, _| true), [entry(json!("old"))], "nothing waits for it");
+        let lost = [ExportEntry { value: ExportEntryValue::Missing(MissingExport::NoAnswer), ..entry(json!(1)) }];
+        for before in [HostExport::Withdrawn(json!("old")), HostExport::Pending] {
+            exports.0.get_mut(&("r".to_owned(), "v".to_owned())).unwrap().by_host.insert(host.clone(), before);
+            exports.lose_host(&host);
+            exports.abandon_host(&host);
+            assert_eq!(exports.list_entries(|_, _, _| true), lost);
+        }
     }
 
     #[test]

@@ -124,9 +124,17 @@ impl ProbeExchange {
         }
     }
 
-    /// Replaces the answer with a reason.
+    /// Replaces the answer, which contains a secret, with a reason.
     pub(crate) fn withhold_answer(&mut self, why: &str) {
-        self.answer = ExchangeAnswer::Unknown(UnansweredReason::new(why));
+        self.answer = ExchangeAnswer::Unknown(UnansweredReason::withheld_secret(why));
+    }
+
+    /// Reports whether the output of a host contains something that `scrub` removes from a text.
+    pub(crate) fn contains_secret(&self, scrub: &dyn Fn(&str) -> String) -> bool {
+        let ExchangeAnswer::Printed(printed) = &self.answer else { return false };
+        let bytes = printed.stdout.to_bytes();
+        let text = String::from_utf8_lossy(&bytes);
+        scrub(&text) != text
     }
 }
 

@@ -43,6 +43,13 @@ pub fn with_script_digest(probe: &Probe) -> Probe {
 
 const SCRIPT_DIGEST_PREFIX: &str = "sha256:";
 
+impl Observation {
+    /// Reports whether a recording did not have the answer to a probe.
+    pub fn lacks_recorded_answers(&self) -> bool {
+        self.iter().any(|(_, answer)| answer.as_ref().is_err_and(|why| *why == not_recorded_reason()))
+    }
+}
+
 fn not_recorded_reason() -> UnansweredReason {
     UnansweredReason::new("not recorded")
 }

@@ -17,12 +17,15 @@ pub struct UnansweredReason {
     /// Whether a program is missing on the host: a retry gives the same answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lacks_tool: bool,
+    /// Whether there is an answer, and a recording leaves it out because it contains a secret.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withheld: bool,
 }
 
 impl UnansweredReason {
     /// Returns a reason that a retry may resolve; `why` is a lowercase fragment.
     pub fn new(why: impl Into<String>) -> Self {
-        Self { why: why.into(), said: None, barred: false, lacks_tool: false }
+        Self { why: why.into(), said: None, barred: false, lacks_tool: false, withheld: false }
     }
 
     /// Returns the reason for a program that the host does not have.
@@ -30,9 +33,14 @@ impl UnansweredReason {
         Self { lacks_tool: true, ..Self::new(format!("`{tool}` is missing")) }
     }
 
+    /// Returns the reason for an answer that a recording leaves out because it contains a secret.
+    pub(super) fn withheld_secret(why: &str) -> Self {
+        Self { withheld: true, ..Self::new(why) }
+    }
+
     /// Reports whether a retry may have an answer.
     pub fn is_retryable(&self) -> bool {
-        !self.barred && !self.lacks_tool
+        !self.barred && !self.lacks_tool && !self.withheld
     }
 
     /// Adds the host's output to the reason.

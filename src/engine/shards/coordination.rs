@@ -268,6 +268,7 @@ impl<'r> WorkerCoordination<'r> {
         match self.store_plan(&batch.hosts) {
             Ok(digest) => Some(self.register_worker(batch, digest)),
             Err(why) => {
+                self.board.take_back_hosts(&batch.hosts);
                 self.abandon_hosts(batch.hosts.iter().cloned().collect(), AbandonCause::NoTask, &why);
                 if batch.limited {
                     self.board.end_limited_batch();
@@ -393,6 +394,9 @@ impl<'r> WorkerCoordination<'r> {
             _ if ended.open.is_empty() => None,
             WorkerEnd::Finished => Some("it ended without the reports of all its hosts".to_owned()),
             WorkerEnd::Refused(why) => {
+                if !ended.replacement {
+                    self.board.take_back_hosts(&ended.open);
+                }
                 self.refuse_hosts(&ended.open, &why);
                 None
             }

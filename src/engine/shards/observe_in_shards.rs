@@ -2,13 +2,16 @@
 
 use super::host_keys::HostKeys;
 use super::run_worker::run_worker;
+use super::shared_exports::SharedExports;
 use super::split_hosts::split_into_shards;
 use super::worker_driver::{WorkerDriver, WorkerEnd};
+use super::worker_role::OutsideState;
 use super::worker_task::{
     ObservationKind, WORKER_VERSION, WorkerJob, WorkerMessage, WorkerSettings, WorkerTask, absolute_inventory,
 };
 use crate::config::Project;
 use crate::engine::event::{Event, EventSender};
+use crate::engine::observed_hosts::ObservedHosts;
 use crate::engine::recording::{HostRecording, Recording};
 use crate::model::HostName;
 use crate::plan::{HostReachability, UnreachableReason};
@@ -19,6 +22,7 @@ use std::collections::HashSet;
 use tokio::sync::mpsc;
 
 /// An observation that workers carry out.
+#[derive(Clone, Copy)]
 pub struct ShardedObservation<'a> {
     /// The inventory.
     pub project: &'a Project,
@@ -26,6 +30,8 @@ pub struct ShardedObservation<'a> {
     pub hosts: &'a [HostName],
     /// What is read.
     pub kind: ObservationKind,
+    /// What is known of exported values, if the hosts were observed before without those of other shards.
+    pub known: Option<&'a ObservedHosts>,
     /// The settings of each worker.
     pub settings: &'a WorkerSettings,
     /// The name of the run.
@@ -45,10 +51,16 @@ pub struct ShardedObservation<'a> {
 /// Returns the answers and keys of all hosts. Hosts whose workers died twice are unreachable, with that reason.
 pub async fn observe_in_shards(what: &ShardedObservation<'_>) -> (Recording, HostKeys) {
     let machines = what.hosts.iter().filter(|host| !host.is_cluster()).count();
-    let _ = what.events.send(Event::ObserveStarted { hosts: machines });
+    if what.known.is_none() {
+        let _ = what.events.send(Event::ObserveStarted { hosts: machines });
+    }
     let shards = split_into_shards(what.project, what.hosts, what.shard_size);
-    let work =
-        shards.iter().enumerate().map(|(number, shard)| async move { (number, what.observe_shard(shard).await) });
+    let exports = what.known.map(|known| SharedExports::new(what.project, known.published.clone()));
+    let exports = exports.as_ref();
+    let work = shards
+        .iter()
+        .enumerate()
+        .map(|(number, shard)| async move { (number, what.observe_shard(shard, exports).await) });
     let mut parts: Vec<(usize, (Recording, HostKeys))> =
         stream::iter(work).buffer_unordered(what.workers.max(1)).collect().await;
     parts.sort_by_key(|(number, _)| *number);
@@ -63,10 +75,10 @@ pub async fn observe_in_shards(what: &ShardedObservation<'_>) -> (Recording, Hos
 }
 
 impl ShardedObservation<'_> {
-    async fn observe_shard(&self, shard: &[HostName]) -> (Recording, HostKeys) {
+    async fn observe_shard(&self, shard: &[HostName], exports: Option<&SharedExports>) -> (Recording, HostKeys) {
         let mut why = String::new();
         for _attempt in 0..2 {
-            match self.run_observer(shard).await {
+            match self.run_observer(shard, exports).await {
                 Ok(recorded) => return recorded,
                 Err(ended) => why = ended,
             }
@@ -78,7 +90,18 @@ impl ShardedObservation<'_> {
         (Recording::of_hosts(shard.iter().map(|host| unreachable_host(host, &reason)).collect()), HostKeys::default())
     }
 
-    async fn run_observer(&self, shard: &[HostName]) -> Result<(Recording, HostKeys), String> {
+    /// Returns what is known of the exported values that hosts of a shard read.
+    fn describe_outside(&self, shard: &[HostName], exports: Option<&SharedExports>) -> OutsideState {
+        let (Some(exports), Some(known)) = (exports, self.known) else { return OutsideState::default() };
+        let own = shard.iter().cloned().collect();
+        exports.list_planned(&exports.list_names(self.project, &own), &own, &known.secrets)
+    }
+
+    async fn run_observer(
+        &self,
+        shard: &[HostName],
+        exports: Option<&SharedExports>,
+    ) -> Result<(Recording, HostKeys), String> {
         let task = WorkerTask {
             version: WORKER_VERSION,
             forge: env!("CARGO_PKG_VERSION").to_owned(),
@@ -87,7 +110,7 @@ impl ShardedObservation<'_> {
             inputs: self.project.list_input_files(),
             settings: self.settings.clone(),
             hosts: shard.to_vec(),
-            job: WorkerJob::Observe { kind: self.kind },
+            job: WorkerJob::Observe { kind: self.kind, outside: self.describe_outside(shard, exports) },
             replaced: 0,
         };
         let (_orders, no_orders) = mpsc::unbounded_channel();
@@ -95,6 +118,8 @@ impl ShardedObservation<'_> {
         let end = run_worker(self.driver, self.store, &task, no_orders, |message| match message {
             WorkerMessage::Recorded { recording, keys } => recorded = Some((recording, keys)),
             WorkerMessage::Event { event: Event::ObserveStarted { .. } } => {}
+            WorkerMessage::Event { event: Event::Connecting { .. } | Event::Observed { .. } }
+                if self.known.is_some() => {}
             WorkerMessage::Event { event } => drop(self.events.send(event)),
             _ => {}
         })

@@ -64,6 +64,8 @@ pub(super) struct ShardBoard<'p> {
     deferred: BTreeSet<HostName>,
     /// Hosts whose worker died, and that no other worker has worked on.
     orphaned: BTreeSet<HostName>,
+    /// Hosts that a worker got, so that only a worker knows what their steps export.
+    given: BTreeSet<HostName>,
     /// Whether a request may have another result than the last time.
     has_news: bool,
     changing: BTreeSet<&'p HostName>,
@@ -110,6 +112,7 @@ impl<'p> ShardBoard<'p> {
             windows: BTreeMap::new(),
             deferred: BTreeSet::new(),
             orphaned: BTreeSet::new(),
+            given: BTreeSet::new(),
             has_news: false,
             changing: plan.hosts.iter().filter(|host| host.has_changes()).map(|host| &host.host).collect(),
             run,
@@ -207,6 +210,7 @@ impl<'p> ShardBoard<'p> {
             keep
         });
         self.limited |= limited;
+        self.given.extend(hosts.iter().cloned());
         (!hosts.is_empty()).then_some(HostBatch { hosts, limited })
     }
 
@@ -248,11 +252,18 @@ impl<'p> ShardBoard<'p> {
         self.board.read_data(find)
     }
 
+    /// Records that a worker got hosts and did not begin with them.
+    pub fn take_back_hosts<'h>(&mut self, hosts: impl IntoIterator<Item = &'h HostName>) {
+        for host in hosts {
+            self.given.remove(host);
+        }
+    }
+
     /// Records news of a host that a worker works on.
     pub fn note_news(&mut self, host: &HostName, news: HostNews) {
         self.has_news = true;
-        // An observation is not work yet: the host may turn out to be stale.
-        let is_work = !matches!(news, HostNews::ValuesObserved { .. });
+        // An observation is not work yet: the host may turn out to be stale. A host has values also at its end.
+        let is_work = !matches!(news, HostNews::ValuesObserved { .. } | HostNews::ValuesExported { .. });
         if is_work && self.orphaned.remove(host) {
             self.board.forget_unfinished(host);
         }
@@ -450,8 +461,14 @@ impl<'p> ShardBoard<'p> {
         }
         let counts = (self.changing.contains(host) || self.canaries.contains(host)) && !host.is_cluster();
         let outcome = if counts { report.outcome } else { HostOutcome::Ok };
-        // Other hosts wait no longer for its values.
-        self.exports.note_change(&self.board, host, || self.board.finish_host(host, outcome));
+        // Other hosts wait no longer for its values. Those that its worker did not tell may have changed.
+        let is_given = self.given.contains(host);
+        self.exports.note_change(&self.board, host, || {
+            if is_given {
+                self.board.update_shared_values(|shared| shared.published.lose_host(host));
+            }
+            self.board.finish_host(host, outcome);
+        });
         self.update_waits(host);
     }
 

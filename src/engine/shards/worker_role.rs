@@ -30,11 +30,11 @@ impl StartOrder {
     }
 }
 
-/// What a plan says about hosts of other workers, as far as hosts of a worker depend on it.
+/// What a coordinator knows about hosts of other workers, as far as hosts of a worker depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutsideState {
-    /// The values that they exported when the plan was made, without those that contain secrets.
+    /// The values that they export, without those that contain secrets.
     pub exports: Vec<ExportEntry>,
 }
 
@@ -50,8 +50,6 @@ pub struct WorkerRole {
     pub replaced: u32,
     /// What the coordinator tells about the board.
     pub inbox: UpdateInbox,
-    /// What the coordinator's plan says about hosts of other workers.
-    pub outside: OutsideState,
     sink: ReportSink,
     news: NewsSink,
 }
@@ -66,26 +64,12 @@ impl WorkerRole {
         news: impl Fn(&HostName, HostNews) + Send + Sync + 'static,
     ) -> Self {
         let inbox = UpdateInbox::default();
-        Self {
-            run,
-            failed,
-            start,
-            replaced: 0,
-            inbox,
-            outside: OutsideState::default(),
-            sink: Box::new(sink),
-            news: Box::new(news),
-        }
+        Self { run, failed, start, replaced: 0, inbox, sink: Box::new(sink), news: Box::new(news) }
     }
 
     /// Returns the role with the inbox that the coordinator's updates come to.
     pub fn with_inbox(self, inbox: UpdateInbox) -> Self {
         Self { inbox, ..self }
-    }
-
-    /// Returns the role with what the plan says about hosts of other workers.
-    pub fn with_outside(self, outside: OutsideState) -> Self {
-        Self { outside, ..self }
     }
 
     /// Returns the role of a worker that replaces as many dead workers.

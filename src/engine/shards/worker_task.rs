@@ -71,6 +71,8 @@ pub enum WorkerJob {
     Observe {
         /// What is read.
         kind: ObservationKind,
+        /// What is known of the values that hosts of other workers export.
+        outside: OutsideState,
     },
     /// Carries out the plan on the hosts and stores a report of each.
     Apply {

@@ -20,5 +20,6 @@ mod saved;
 mod simulated_project;
 mod unproven;
 mod window;
+mod worker_exports;
 mod worker_project;
 mod worker_runs;

@@ -1,12 +1,13 @@
 //! Runs of a simulated project with workers, each in a thread of this process instead of a process of its own.
 
 use super::super::shards::{
-    ShardPlan, ShardedApply, StartOrder, WORKER_VERSION, WorkerDriver, WorkerFuture, WorkerHandle, WorkerJob,
-    WorkerMessage, WorkerOrder, WorkerRole, WorkerSettings, WorkerTask, apply_in_shards, bind_shard_plan,
+    ObservationKind, OutsideState, ShardPlan, ShardedApply, ShardedObservation, StartOrder, WORKER_VERSION,
+    WorkerDriver, WorkerFuture, WorkerHandle, WorkerJob, WorkerMessage, WorkerOrder, WorkerRole, WorkerSettings,
+    WorkerTask, apply_in_shards, bind_shard_plan, complete_observation, observe_in_shards,
 };
 use super::super::{
-    BoardUpdate, CancelSignal, HostNews, HostReport, RunOptions, UpdateInbox, apply, observe_for_change, observe_hosts,
-    plan,
+    BoardUpdate, CancelSignal, Event, HostNews, HostReport, ObservedHosts, Recording, RunOptions, UpdateInbox, apply,
+    observe_for_change, observe_hosts, plan,
 };
 use super::simulated_project::{SimulatedProject, SimulatedRun};
 use crate::model::{DisruptionClass, HostName};
@@ -58,23 +59,46 @@ pub fn run_with_workers(stage: &Arc<SimulatedProject>, setup: WorkerSetup) -> Si
     let store = ObjectStore::new(&root);
     // Each run has a store of its own.
     store.remove();
+    let settings = worker_settings(stage);
+    // Those that observe are not counted, and live.
+    let observer = ThreadDriver::new(stage, &store);
     let driver = ThreadDriver {
-        stage: stage.clone(),
-        store: store.clone(),
         kill: setup.kill,
         foreign_report: setup.foreign_report,
         deaf_to_news: setup.deaf_to_news,
-        started: AtomicUsize::new(0),
+        ..ThreadDriver::new(stage, &store)
     };
     let (events, mut heard) = mpsc::unbounded_channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let observed = observe_hosts(&project, &hosts, &options, &events).await;
+        let observation = ShardedObservation {
+            project: &project,
+            hosts: &hosts,
+            kind: ObservationKind::Declared,
+            known: None,
+            settings: &settings,
+            run: &options.run,
+            driver: &observer,
+            store: &store,
+            workers: setup.workers,
+            shard_size: setup.shard_size,
+            events: &events,
+        };
+        let replay = async |recording| {
+            let mut options = options.clone();
+            options.replay.observed = Some(recording);
+            observe_hosts(&project, &hosts, &options, &events).await
+        };
+        let first = observe_in_shards(&observation).await;
+        let record = async |hosts: &[HostName], known: &ObservedHosts| {
+            observe_in_shards(&ShardedObservation { hosts, known: Some(known), ..observation }).await
+        };
+        let (observed, _) = complete_observation(&project, first, replay, record).await;
         let plan = plan(&project, &observed, &options);
         let run = ShardedApply {
             project: &project,
             options: &options,
-            settings: &worker_settings(stage),
+            settings: &settings,
             driver: &driver,
             store: &store,
             workers: setup.workers,
@@ -91,6 +115,20 @@ pub fn run_with_workers(stage: &Arc<SimulatedProject>, setup: WorkerSetup) -> Si
         }
         SimulatedRun { plan, report, events: list }
     })
+}
+
+/// Returns the largest number of windows that were open at once.
+pub fn count_open_windows(events: &[Event]) -> usize {
+    let (mut open, mut most) = (0_usize, 0);
+    for event in events {
+        match event {
+            Event::WindowOpened { .. } => open += 1,
+            Event::WindowClosed { .. } => open -= 1,
+            _ => {}
+        }
+        most = most.max(open);
+    }
+    most
 }
 
 fn worker_settings(stage: &SimulatedProject) -> WorkerSettings {
@@ -116,6 +154,19 @@ struct ThreadDriver {
     foreign_report: bool,
     deaf_to_news: bool,
     started: AtomicUsize,
+}
+
+impl ThreadDriver {
+    fn new(stage: &Arc<SimulatedProject>, store: &ObjectStore) -> Self {
+        Self {
+            stage: stage.clone(),
+            store: store.clone(),
+            kill: Arc::new(|_, _| false),
+            foreign_report: false,
+            deaf_to_news: false,
+            started: AtomicUsize::new(0),
+        }
+    }
 }
 
 impl WorkerDriver for ThreadDriver {
@@ -227,13 +278,35 @@ impl ThreadWorker {
             std::future::pending().await
         };
         tokio::select! {
-            () = self.apply_plan(&inbox, &start, &cancel) => self.send_message(WorkerMessage::Finished),
+            () = self.do_job(&inbox, &start, &cancel) => self.send_message(WorkerMessage::Finished),
             () = follow => {}
         }
     }
 
-    async fn apply_plan(&self, inbox: &UpdateInbox, start: &StartOrder, cancel: &CancelSignal) {
-        let WorkerJob::Apply { plan: digest, failed } = &self.task.job else { panic!("{:?}", self.task) };
+    async fn do_job(&self, inbox: &UpdateInbox, start: &StartOrder, cancel: &CancelSignal) {
+        match &self.task.job {
+            WorkerJob::Apply { plan, failed } => self.apply_plan((plan, *failed), inbox, start, cancel).await,
+            WorkerJob::Observe { outside, .. } => self.record_hosts(outside).await,
+        }
+    }
+
+    async fn record_hosts(&self, outside: &OutsideState) {
+        let mut options = self.stage.run_options();
+        (options.replay.part, options.replay.keep, options.replay.outside) = (true, true, outside.clone());
+        let project = self.stage.load_project();
+        let (events, _heard) = mpsc::unbounded_channel();
+        let seen = observe_hosts(&project, &self.task.hosts, &options, &events).await;
+        let recording = self.store.put(&Recording::from_observed(&project, &seen)).unwrap();
+        self.send_message(WorkerMessage::Recorded { recording, keys: seen.list_host_keys() });
+    }
+
+    async fn apply_plan(
+        &self,
+        (digest, failed): (&str, usize),
+        inbox: &UpdateInbox,
+        start: &StartOrder,
+        cancel: &CancelSignal,
+    ) {
         let shard: ShardPlan = self.store.get(digest).unwrap();
         let hosts: Vec<HostName> = self.task.hosts.iter().filter(|host| !self.repeat_report(host)).cloned().collect();
         let (store, reports, news) = (self.store.clone(), self.messages.clone(), self.messages.clone());
@@ -245,12 +318,11 @@ impl ThreadWorker {
         let tell = move |host: &HostName, told: HostNews| {
             let _ = news.send(WorkerMessage::News { host: host.clone(), news: told });
         };
-        let role = WorkerRole::new(self.task.run.clone(), *failed, start.clone(), hand_over, tell)
+        let role = WorkerRole::new(self.task.run.clone(), failed, start.clone(), hand_over, tell)
             .after_workers(self.task.replaced)
-            .with_inbox(inbox.clone())
-            .with_outside(shard.outside.clone());
+            .with_inbox(inbox.clone());
         let mut options = RunOptions { worker: Some(Arc::new(role)), ..self.stage.run_options() };
-        options.replay.part = true;
+        (options.replay.part, options.replay.outside) = (true, shard.outside.clone());
         let project = self.stage.load_project();
         let (events, mut heard) = mpsc::unbounded_channel();
         let work = async {

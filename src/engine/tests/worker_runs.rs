@@ -5,7 +5,7 @@ use super::super::{Event, HostNews, StepResult};
 use super::across::{ALL, FIRST};
 use super::simulated_project::SimulatedProject;
 use super::window::DRIVER_ALONE;
-use super::worker_project::{WorkerSetup, run_with_workers};
+use super::worker_project::{WorkerSetup, count_open_windows, run_with_workers};
 use crate::model::HostOutcome;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,20 +13,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 fn driver_project(hosts: usize, rollout: &str) -> Arc<SimulatedProject> {
     let apply = format!("rollout: {{ {rollout} }}\napply:\n  - {{ recipe: driver, on: all }}\n");
     Arc::new(SimulatedProject::new(hosts, &apply, &[("driver", DRIVER_ALONE)]))
-}
-
-/// Returns the largest number of windows that were open at once.
-fn count_open_windows(events: &[Event]) -> usize {
-    let (mut open, mut most) = (0_usize, 0);
-    for event in events {
-        match event {
-            Event::WindowOpened { .. } => open += 1,
-            Event::WindowClosed { .. } => open -= 1,
-            _ => {}
-        }
-        most = most.max(open);
-    }
-    most
 }
 
 #[test]
@@ -301,137 +287,4 @@ steps:
         };
         assert_eq!((ran.exit_code(), stage.has_file("n3", "go")), (0, true), "{with_workers} {:#?}", ran.report);
     }
-}
-
-/// Exports the content of a file that it writes.
-fn write_exporter(content: &str) -> String {
-    format!(
-        "steps:
-  - name: key
-    command: {{ check: 'test \"$(cat @root/key)\" = {content}', apply: 'echo {content} > @root/key' }}
-    export: {{ key: {{ read: 'cat @root/key' }} }}
-"
-    )
-}
-
-/// Writes the values of all hosts.
-const READER: &str = "steps:
-  - name: all
-    file: { path: '@root/all', content: \"{% for host, key in exports['maker'].key | items %}{{ host }}={{ key }} {% endfor %}\", @own }
-";
-
-fn export_project(apply: &str, content: &str) -> Arc<SimulatedProject> {
-    Arc::new(SimulatedProject::new(3, apply, &[("maker", &write_exporter(content)), ("reader", READER)]))
-}
-
-const MAKER_AND_READER: &str = "apply:\n  - { recipe: maker, on: all }\n  - { recipe: reader, on: all }\n";
-
-/// What one process writes is written by workers, at the first run, without changes, and after a change of a value.
-#[test]
-fn values_of_hosts_of_other_workers_are_read() {
-    for setup in [|| WorkerSetup::per_host(), || WorkerSetup::new(1, 1), || WorkerSetup::new(1, 2)] {
-        let stage = export_project(MAKER_AND_READER, "k");
-        let ran = run_with_workers(&stage, setup());
-        assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
-        assert_eq!(["n1", "n3"].map(|host| stage.read_file(host, "all")), ["n1=k n2=k n3=k "; 2]);
-        let again = run_with_workers(&stage, setup());
-        assert_eq!((again.exit_code(), again.plan.count_steps().change), (0, 0), "{:#?}", again.report);
-        stage.write_recipe("maker", &write_exporter("{{ host.name }}"));
-        let changed = run_with_workers(&stage, setup());
-        assert_eq!(changed.exit_code(), 0, "{:#?}", changed.report);
-        assert_eq!(["n1", "n3"].map(|host| stage.read_file(host, "all")), ["n1=n1 n2=n2 n3=n3 "; 2]);
-    }
-}
-
-/// The host has the value that its step did not replace.
-#[test]
-fn value_of_a_step_that_fails_on_another_worker_is_read_as_before() {
-    let stage = export_project(MAKER_AND_READER, "k");
-    assert_eq!(run_with_workers(&stage, WorkerSetup::per_host()).exit_code(), 0);
-    stage.write_recipe("maker", &write_exporter("new").replace("apply: '", "apply: 'test ! -e @root/bad && "));
-    stage.create_host_file("n1", "bad");
-    let ran = run_with_workers(&stage, WorkerSetup::per_host());
-    assert_eq!(ran.host_outcome("n1"), HostOutcome::Failed);
-    assert_eq!(stage.read_file("n2", "all"), "n1=k n2=new n3=new ", "{:#?}", ran.report);
-}
-
-/// X reads a value of A, whose wave begins only after that of Z: A starts early, and Z opens its window first.
-#[test]
-fn awaited_host_of_a_later_wave_does_not_block_the_wave_before() {
-    let maker = "steps:
-  - name: key
-    command: { check: 'test -e @root/key', apply: 'echo k > @root/key' }
-    export: { key: { read: 'cat @root/key' } }
-  - name: big
-    disruption: D2
-    command: { check: 'test -e @root/big', apply: 'touch @root/big' }
-    export: { late: { read: 'cat @root/big' } }
-";
-    let reader = "steps:\n  - { name: all, file: { path: '@root/all', content: \"{{ exports['maker'].late['n3'] }}x\", @own } }\n";
-    let apply = "rollout: { max_unavailable: 1 }\napply:\n  - { recipe: reader, on: n1 }\n  - { recipe: maker, on: [n2, n3] }\n";
-    for setup in [WorkerSetup::new(1, 1), WorkerSetup::new(1, 2), WorkerSetup::per_host()] {
-        let stage = Arc::new(SimulatedProject::new(3, apply, &[("maker", maker), ("reader", reader)]));
-        let ran = run_with_workers(&stage, setup);
-        let waves: Vec<usize> = ran.plan.rollout.waves.iter().map(Vec::len).collect();
-        assert_eq!((waves, ran.exit_code()), (vec![1, 1], 0), "{:#?}", ran.report);
-        assert_eq!(count_open_windows(&ran.events), 1);
-    }
-}
-
-/// Nothing changes on n1, but what it declares has changed with a value of n2.
-#[test]
-fn unchanged_reader_of_a_value_that_changed_on_a_worker_is_stale() {
-    let maker = "steps:
-  - name: before
-    command: { check: 'test -e @root/new', apply: 'touch @root/new; echo new > @root/key' }
-  - name: key
-    command: { check: 'test -e @root/key', apply: 'echo k > @root/key' }
-    export: { key: { read: 'cat @root/key' } }
-";
-    let apply = "apply:\n  - { recipe: maker, on: n2 }\n  - { recipe: reader, on: n1 }\n";
-    let mut said = Vec::new();
-    for with_workers in [false, true] {
-        let stage = Arc::new(SimulatedProject::new(2, apply, &[("maker", maker), ("reader", READER)]));
-        assert_eq!(stage.run_once().exit_code(), 0);
-        stage.write_host_file("n2", "key", "k\n");
-        stage.run_once();
-        std::fs::remove_file(stage.host_root("n2").join("new")).unwrap();
-        let ran = match with_workers {
-            true => run_with_workers(&stage, WorkerSetup::per_host()),
-            false => stage.run_once(),
-        };
-        said.push((ran.exit_code(), ran.describe_step("n1", "reader/all")));
-    }
-    assert_eq!(said[0], said[1]);
-}
-
-/// The value contains a secret of the inventory: it is in no task, order, message or report.
-#[test]
-fn exported_secret_is_not_passed_on() {
-    let maker = "params: { token: { type: secret } }
-steps:
-  - name: key
-    command: { check: 'test -e @root/key', apply: 'cat @root/token > @root/key' }
-    export: { key: { read: 'cat @root/key', partial: true } }
-";
-    let apply =
-        "apply:\n  - { recipe: maker, on: n1, with: { token: { file: token } } }\n  - { recipe: reader, on: n2 }\n";
-    let stage = Arc::new(SimulatedProject::new(2, apply, &[("maker", maker), ("reader", READER)]));
-    stage.write_input_file("token", "tr0ub4dor-and-3");
-    stage.write_host_file("n1", "token", "x tr0ub4dor-and-3");
-    let seen = Arc::new(std::sync::Mutex::new(String::new()));
-    let said = seen.clone();
-    let setup = WorkerSetup::per_host().with_kills(move |_, message| {
-        said.lock().unwrap().push_str(&serde_json::to_string(message).unwrap());
-        false
-    });
-    let ran = run_with_workers(&stage, setup);
-    assert!(stage.has_file("n1", "key"), "{:#?}", ran.report);
-    let told = ran.describe_step("n2", "reader/all");
-    assert!(told.contains("it contains a secret, which workers do not pass on: n1"), "{told}");
-    assert!(!stage.has_file("n2", "all"));
-    let text = seen.lock().unwrap().clone();
-    assert!(text.contains("values_exported") && !text.contains("tr0ub4dor"), "{text}");
-    let store = std::process::Command::new("grep").args(["-rl", "tr0ub4dor", stage.store_root().as_str()]).output();
-    assert_eq!(String::from_utf8(store.unwrap().stdout).unwrap(), "");
 }
