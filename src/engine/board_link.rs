@@ -71,6 +71,25 @@ pub enum HostNews {
     },
 }
 
+impl HostNews {
+    /// Reports whether the worker has begun with the host's steps: what an earlier worker has told about them counts no more.
+    pub(super) fn shows_work(&self) -> bool {
+        match self {
+            // The host may turn out to be stale, or was put on hold. It has values also at its end.
+            Self::ValuesObserved { .. } | Self::ValuesExported { .. } | Self::HeldBack { .. } => false,
+            Self::WindowRequested
+            | Self::WindowResumed
+            | Self::WindowClosed
+            | Self::WindowUnused
+            | Self::WindowDeferred
+            | Self::StepAwaited { .. }
+            | Self::StepReached { .. }
+            | Self::StepVerified { .. }
+            | Self::TroubleFound { .. } => true,
+        }
+    }
+}
+
 /// Why a host does not get its turn to be taken out of service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowDenial {
@@ -160,6 +179,16 @@ mod tests {
         let json = serde_json::to_string(&refused).unwrap();
         assert_eq!(json, r#"{"kind":"window_refused","why":"x","held_back_by":"hours"}"#);
         assert_eq!(serde_json::from_str::<BoardAnswer>(&json).unwrap(), refused);
+    }
+
+    /// A replacement that finds the host on hold has done nothing: the failure that its predecessor saw still counts.
+    #[test]
+    fn hold_and_values_are_no_work() {
+        assert!(!HostNews::HeldBack { by: HeldBackBy::Hold }.shows_work());
+        assert!(!HostNews::ValuesObserved { values: Vec::new() }.shows_work());
+        assert!(!HostNews::ValuesExported { values: Vec::new() }.shows_work());
+        assert!(HostNews::TroubleFound { failed: false }.shows_work());
+        assert!(HostNews::WindowRequested.shows_work());
     }
 
     #[tokio::test]

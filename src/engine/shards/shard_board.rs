@@ -262,9 +262,7 @@ impl<'p> ShardBoard<'p> {
     /// Records news of a host that a worker works on.
     pub fn note_news(&mut self, host: &HostName, news: HostNews) {
         self.has_news = true;
-        // An observation is not work yet: the host may turn out to be stale. A host has values also at its end.
-        let is_work = !matches!(news, HostNews::ValuesObserved { .. } | HostNews::ValuesExported { .. });
-        if is_work && self.orphaned.remove(host) {
+        if news.shows_work() && self.orphaned.remove(host) {
             self.board.forget_unfinished(host);
         }
         self.deferred.remove(host);
