@@ -100,10 +100,38 @@ impl StepWaits {
         self.0.values().flat_map(|open| &open.undecided).collect()
     }
 
+    /// Returns the waits that hold up themselves. If there are none, those for hosts that wait for no step: what these wait
+    /// for, a window, holds them up. The other waits may end well once such a wait has ended.
+    fn list_deadlocked(&self) -> BTreeSet<WaitKey> {
+        let mut waits_of: BTreeMap<&HostName, Vec<WaitKey>> = BTreeMap::new();
+        for (key, open) in &self.0 {
+            open.waiting.iter().for_each(|host| waits_of.entry(host).or_default().push(*key));
+        }
+        let follow = |key: &WaitKey| {
+            let awaited = self.0.get(key).into_iter().flat_map(|open| &open.undecided);
+            awaited.filter_map(|host| waits_of.get(host)).flatten().copied().collect::<BTreeSet<WaitKey>>()
+        };
+        let next: BTreeMap<WaitKey, BTreeSet<WaitKey>> = self.0.keys().map(|key| (*key, follow(key))).collect();
+        let is_in_cycle = |key: &WaitKey| {
+            let (mut seen, mut due) = (BTreeSet::new(), vec![*key]);
+            while let Some(one) = due.pop() {
+                due.extend(next.get(&one).into_iter().flatten().copied().filter(|other| seen.insert(*other)));
+            }
+            seen.contains(key)
+        };
+        let cyclic: BTreeSet<WaitKey> = next.keys().copied().filter(is_in_cycle).collect();
+        match cyclic.is_empty() {
+            true => next.into_iter().filter(|(_, others)| others.is_empty()).map(|(key, _)| key).collect(),
+            false => cyclic,
+        }
+    }
+
     /// Removes a wait that would last forever, because all hosts wait. Returns the answers.
     pub fn stop_stuck(&mut self) -> StepAnswers {
+        let inside = self.list_deadlocked();
         // By what people see: addresses differ from run to run.
-        let first = self.0.iter().min_by_key(|(_, open)| (&open.awaited, open.waiting.first()));
+        let open = self.0.iter().filter(|(key, _)| inside.contains(*key));
+        let first = open.min_by_key(|(_, open)| (&open.awaited, open.waiting.first()));
         let Some(open) = first.map(|(key, _)| *key).and_then(|key| self.0.remove(&key)) else {
             return StepAnswers::new();
         };
@@ -163,6 +191,26 @@ mod tests {
         let answers = board.read_data(|data| waits.take_decided(data));
         assert_eq!(answers, [(hosts[0].clone(), lack.clone()), (HostName::new("c"), lack)]);
         assert!(!waits.is_waiting(&hosts[0]));
+    }
+
+    /// x waits for a, which waits for b, which waits for a: once the wait of a or b has ended, x may go on.
+    #[test]
+    fn only_a_wait_within_the_cycle_ends() {
+        let board = SharedRunState::new(SharedValues::default(), RolloutPlan::default());
+        let mut waits = StepWaits::default();
+        let add = |waits: &mut StepWaits, key: usize, host: &str, step: &str, on: &str| {
+            let (host, awaited, hosts) = (HostName::new(host), StepId::new("r", step), names(&[on]));
+            board.read_data(|data| waits.add_waiting((key, 0), &host, &awaited, || wait_for(&hosts, 1), data));
+        };
+        add(&mut waits, 1, "x", "a", "a");
+        add(&mut waits, 2, "a", "m", "b");
+        add(&mut waits, 3, "b", "z", "a");
+        let ended = |waits: &mut StepWaits| waits.stop_stuck().into_iter().map(|(host, _)| host).collect::<Vec<_>>();
+        assert_eq!(ended(&mut waits), names(&["a"]));
+        // Now a waits for its window: the wait of b is stuck no more than that of x.
+        assert_eq!(ended(&mut waits), names(&["x"]));
+        add(&mut waits, 1, "x", "a", "b");
+        assert_eq!(ended(&mut waits), names(&["b"]), "x waits for b");
     }
 
     #[test]
