@@ -247,6 +247,7 @@ impl<B: Backend> OrderReader<B> {
             match orders.recv().await {
                 Some(WorkerOrder::Begin) => return true,
                 Some(WorkerOrder::HoldBack { why }) => self.start.hold_back(why),
+                Some(WorkerOrder::HoldHosts { hosts, why }) => self.start.hold_hosts(hosts, &why),
                 Some(WorkerOrder::Answer { host, answer }) => {
                     self.inbox.deliver_update(BoardUpdate::Answered { host, answer });
                 }
@@ -270,6 +271,7 @@ impl<B: Backend> OrderReader<B> {
             match orders.recv().await {
                 Some(WorkerOrder::Begin | WorkerOrder::Alive) => {}
                 Some(WorkerOrder::HoldBack { why }) => self.start.hold_back(why),
+                Some(WorkerOrder::HoldHosts { hosts, why }) => self.start.hold_hosts(hosts, &why),
                 Some(WorkerOrder::Answer { host, answer }) => {
                     self.inbox.deliver_update(BoardUpdate::Answered { host, answer });
                 }

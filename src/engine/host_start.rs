@@ -43,6 +43,10 @@ pub(super) async fn await_host_start<'r>(
     if is_behind && let Some((canary, by)) = find_held_canary(run, host) {
         return Err(HostStartRefusal::Held(describe_held_canary(&canary, by)));
     }
+    // A worker's run knows no canaries: its coordinator does.
+    if let Some(why) = run.options.worker.as_ref().and_then(|worker| worker.start.find_hold(host)) {
+        return Err(HostStartRefusal::Held(why));
+    }
     match check_failure_budget(run) {
         Some(reason) => Err(HostStartRefusal::Budget(reason)),
         None => Ok(permit),

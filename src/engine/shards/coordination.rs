@@ -44,6 +44,8 @@ struct ActiveWorker {
     reads: ExportNames,
     /// Whether it replaces a worker that died.
     replacement: bool,
+    /// Whether it knows that a canary is held back.
+    is_held: bool,
     orders: mpsc::UnboundedSender<WorkerOrder>,
     /// Until it is followed.
     queue: Option<mpsc::UnboundedReceiver<WorkerOrder>>,
@@ -54,7 +56,7 @@ impl ActiveWorker {
         let hosts: BTreeSet<HostName> = task.hosts.iter().cloned().collect();
         let (orders, queue) = mpsc::unbounded_channel();
         let (open, waiting) = (hosts.clone(), BTreeSet::new());
-        Self { task, batch, open, waiting, hosts, reads, replacement, orders, queue: Some(queue) }
+        Self { task, batch, open, waiting, hosts, reads, replacement, is_held: false, orders, queue: Some(queue) }
     }
 
     /// Reports whether all its hosts wait, so that it has no work.
@@ -178,6 +180,7 @@ impl<'r> WorkerCoordination<'r> {
                 let Some(plan) = self.hosts.get(&host) else { continue };
                 self.announce_and_finish(report_behind_canary(plan, &why), false);
             }
+            self.hold_given_hosts(&why);
             return Vec::new();
         }
         if let Some(refusal) = self.board.refuse_start() {
@@ -194,6 +197,19 @@ impl<'r> WorkerCoordination<'r> {
             started.extend(self.add_worker(batch));
         }
         started
+    }
+
+    /// Tells workers that a canary is held back, for their hosts that have not started: a canary may have waited for them.
+    fn hold_given_hosts(&mut self, why: &str) {
+        let (board, journal) = (&self.board, &self.journal);
+        let may_be_held = |host: &&HostName| !board.starts_behind_canary(host) && !journal.has_begun(host);
+        for worker in self.active.values_mut().filter(|worker| !worker.is_held) {
+            worker.is_held = true;
+            let hosts: Vec<HostName> = worker.open.iter().filter(may_be_held).cloned().collect();
+            if !hosts.is_empty() {
+                worker.send_order(WorkerOrder::HoldHosts { hosts, why: why.to_owned() });
+            }
+        }
     }
 
     /// Answers the requests that are decided now. Returns whether there were any.

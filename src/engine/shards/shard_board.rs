@@ -240,6 +240,11 @@ impl<'p> ShardBoard<'p> {
         }
     }
 
+    /// Reports whether a host has to start although a canary is held back: it is one, or its window is open.
+    pub fn starts_behind_canary(&self, host: &HostName) -> bool {
+        self.canaries.contains(host) || self.board.read_data(|data| data.is_left_open(host))
+    }
+
     /// Returns that a canary is held back, so that no other host is changed.
     pub fn describe_held_canary(&self) -> Option<String> {
         self.find_held_canary(None).map(|(host, by)| describe_held_canary(&host, by))

@@ -52,6 +52,11 @@ impl ShardJournal {
         lists.into_iter().flatten().flatten().cloned().collect()
     }
 
+    /// Reports whether a worker has begun with steps of a host.
+    pub fn has_begun(&self, host: &HostName) -> bool {
+        !self.list_started(host).is_empty() || self.finished.contains_key(host)
+    }
+
     /// Records that the worker of the hosts died.
     pub fn note_death<'h>(&mut self, hosts: impl IntoIterator<Item = &'h HostName>) {
         for host in hosts {

@@ -6,27 +6,47 @@ use crate::engine::report::HostReport;
 use crate::model::HostName;
 use crate::plan::ExportEntry;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Receives the report of a host that is done, and whether the host is out of service.
 type ReportSink = Box<dyn Fn(&HostReport, bool) + Send + Sync>;
 /// Receives news of a host.
 type NewsSink = Box<dyn Fn(&HostName, HostNews) + Send + Sync>;
 
-/// The coordinator's order to start no further host: the reason, once it is given.
+/// The coordinator's orders about hosts that have not started.
 #[derive(Clone, Debug, Default)]
-pub struct StartOrder(Arc<OnceLock<String>>);
+pub struct StartOrder(Arc<StartLimits>);
+
+#[derive(Debug, Default)]
+struct StartLimits {
+    /// Why no further host may start.
+    all: OnceLock<String>,
+    /// The hosts that a canary holds back, with the reason.
+    held: Mutex<BTreeMap<HostName, String>>,
+}
 
 impl StartOrder {
     /// Forbids to start further hosts. The first reason stays.
     pub fn hold_back(&self, why: String) {
-        let _ = self.0.set(why);
+        let _ = self.0.all.set(why);
+    }
+
+    /// Holds back hosts, as far as they have not started, because a canary is held back.
+    pub fn hold_hosts(&self, hosts: Vec<HostName>, why: &str) {
+        let mut held = self.0.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.extend(hosts.into_iter().map(|host| (host, why.to_owned())));
+    }
+
+    /// Returns why a host may not start because of a canary, if so.
+    pub fn find_hold(&self, host: &HostName) -> Option<String> {
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner).get(host).cloned()
     }
 
     /// Returns why no further host may start, if so.
     pub fn refusal(&self) -> Option<&str> {
-        self.0.get().map(String::as_str)
+        self.0.all.get().map(String::as_str)
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of tasks, orders and messages. A worker rejects a task of another version.
-pub const WORKER_VERSION: u32 = 4;
+pub const WORKER_VERSION: u32 = 5;
 
 /// The work of one worker. A file of the store; the store is the folder above it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -120,6 +120,13 @@ pub enum WorkerOrder {
     Begin,
     /// Start no further host.
     HoldBack {
+        /// Why, as a lowercase fragment.
+        why: String,
+    },
+    /// Do not start these hosts: a canary is held back. Those that have started go on.
+    HoldHosts {
+        /// The hosts.
+        hosts: Vec<HostName>,
         /// Why, as a lowercase fragment.
         why: String,
     },

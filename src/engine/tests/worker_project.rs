@@ -353,6 +353,7 @@ impl ThreadWorker {
 fn follow_order(order: WorkerOrder, inbox: &UpdateInbox, start: &StartOrder, cancel: &CancelSignal) {
     match order {
         WorkerOrder::HoldBack { why } => start.hold_back(why),
+        WorkerOrder::HoldHosts { hosts, why } => start.hold_hosts(hosts, &why),
         WorkerOrder::Answer { host, answer } => inbox.deliver_update(BoardUpdate::Answered { host, answer }),
         WorkerOrder::Exports { values } => inbox.deliver_update(BoardUpdate::Exported(values)),
         WorkerOrder::Stop => drop(cancel.raise_level()),

@@ -288,3 +288,40 @@ steps:
         assert_eq!((ran.exit_code(), stage.has_file("n3", "go")), (0, true), "{with_workers} {:#?}", ran.report);
     }
 }
+
+/// n2 waits for all hosts, so those get workers. Then the hours hold back n1: n6, which waits for a place, does not start.
+#[test]
+fn host_that_waits_for_its_place_learns_that_a_canary_is_held_back() {
+    fn clock() -> jiff::Timestamp {
+        let morning = jiff::civil::date(2026, 11, 21).at(9, 0, 0, 0);
+        morning.to_zoned(jiff::tz::TimeZone::system()).unwrap().timestamp()
+    }
+    let before = "steps:
+  - name: file
+    command:
+      check: test -e @root/before
+      apply: for try in $(seq 200); do test -e @root/../n4/begun && exec touch @root/before; sleep 0.05; done; false
+";
+    let first = "steps:
+  - name: try
+    command: { check: 'test -e @root/first', apply: 'touch @root/begun; sleep 1; touch @root/first' }
+";
+    let apply = "rollout: { canary: 2, max_unavailable: 2, reboot: allow, hours: \"12:00-13:00\" }
+apply:
+  - { recipe: before, on: n1 }
+  - { recipe: driver, on: n1 }
+  - { recipe: first, on: [n3, n4, n5, n6] }
+  - { recipe: second, on: n2 }
+";
+    let second = "needs: { first: { of: selected, least: 100% } }
+steps:
+  - { name: go, command: { check: 'test -e @root/go', apply: 'touch @root/go' } }
+";
+    let recipes = [("before", before), ("driver", DRIVER_ALONE), ("first", first), ("second", second)];
+    let stage = SimulatedProject { clock, parallel: 2, ..SimulatedProject::new(6, apply, &recipes) };
+    let ran = run_with_workers(&Arc::new(stage), WorkerSetup::new(8, 3));
+    let said = ["n4", "n6"].map(|host| ran.describe_step(host, "first/try"));
+    let held = "held: the hours held back the window of canary `n1`";
+    assert_eq!(said, ["changed", held], "{:#?}", ran.report);
+    assert!(ran.describe_step("n2", "second/go").contains("missing: n6"), "{:#?}", ran.report);
+}
