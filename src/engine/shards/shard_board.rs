@@ -95,7 +95,8 @@ impl<'p> ShardBoard<'p> {
             host: host.host.clone(),
             shard: shards[&host.host],
             wave: waves.get(&host.host).copied(),
-            limited: find_limited_step(host, &plan.rollout).is_some(),
+            // One that lacks only records runs no step. It may wait for hosts that need the place.
+            limited: host.has_changes() && find_limited_step(host, &plan.rollout).is_some(),
         });
         let shared = SharedValues {
             published: observed.published.clone(),

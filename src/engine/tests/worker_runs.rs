@@ -325,3 +325,21 @@ steps:
     assert_eq!(said, ["changed", held], "{:#?}", ran.report);
     assert!(ran.describe_step("n2", "second/go").contains("missing: n6"), "{:#?}", ran.report);
 }
+
+/// n1 has nothing to change and waits for n2 before its record is written: it does not take the place of n2.
+#[test]
+fn host_that_lacks_only_records_takes_no_place_of_a_limited_step() {
+    let first = FIRST.replace("    command:", "    at_once: 1\n    command:");
+    let second = "needs: { first: { of: selected, least: 100% } }
+steps:
+  - { name: go, command: { check: 'test -e @root/go', apply: 'touch @root/go' } }
+";
+    let apply = "apply:\n  - { recipe: first, on: all }\n  - { recipe: second, on: n1 }\n";
+    for setup in [WorkerSetup::per_host(), WorkerSetup::new(1, 1)] {
+        let stage = Arc::new(SimulatedProject::new(3, apply, &[("first", &*first), ("second", second)]));
+        ["first", "go"].iter().for_each(|file| stage.create_host_file("n1", file));
+        let ran = run_with_workers(&stage, setup);
+        assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
+        assert!(stage.has_record("n1", "second/go"));
+    }
+}
