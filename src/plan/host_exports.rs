@@ -529,8 +529,8 @@ mod tests {
             exports.replace_observed(observed.clone());
             exports.list_entries(|_, _, _| true)
         };
-        assert_eq!(replace(entry(json!("x ***")), &secret), [secret.clone()]);
-        assert_eq!(replace(no_value.clone(), &secret), [secret.clone()]);
+        assert_eq!(replace(entry(json!("x ***")), &secret), std::slice::from_ref(&secret));
+        assert_eq!(replace(no_value.clone(), &secret), std::slice::from_ref(&secret));
         assert_eq!(replace(pending.clone(), &secret), [pending]);
         assert_eq!(replace(entry(json!("k")), &no_value), [entry(json!("k"))]);
     }
