@@ -92,6 +92,22 @@ pub struct AuthorizedKeysInfo {
     pub folder: PathState,
     /// `.ssh/authorized_keys`, with its body if it is small and is text.
     pub file: PathState,
+    /// `.ssh/authorized_keys2`, in the same form. sshd reads it too unless its configuration names other files.
+    #[serde(default = "no_path", skip_serializing_if = "is_absent")]
+    pub second_file: PathState,
+    /// The first directory, from `/` to the home, that the account itself cannot search. `None` if it can search all of
+    /// them, or if this was not tried: for root, and where forge cannot act as the account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsearchable: Option<String>,
+}
+
+/// Returns the second file of a recording from before forge read it.
+fn no_path() -> PathState {
+    PathState::Absent
+}
+
+fn is_absent(state: &PathState) -> bool {
+    *state == PathState::Absent
 }
 
 /// The file at the path of a key.

@@ -51,3 +51,28 @@ fn missing_answer_is_unknown() {
     let failed = printed("user\0x\x001\0\0");
     assert_eq!(ask(&["x"], &failed), [Err(UnansweredReason::new("`getent` returned no answer").with_message(""))]);
 }
+
+/// Reconstructed: the answer about the second account follows that of the first.
+#[test]
+fn unsearchable_directory_and_second_file_belong_to_their_account() {
+    let row = |mode: &str, path: &str| format!("{mode}\x001\x001.0\x001.0\0u\0u\x001000\x001000\0{path}\0{path}\0");
+    let homes = ["/home/a", "/home/b"].map(|home| {
+        let file = |name: &str| row("8180", &format!("{home}/.ssh/{name}"));
+        [row("41ed", home), row("41c0", &format!("{home}/.ssh")), file("authorized_keys"), file("authorized_keys2")]
+    });
+    let stdout = format!(
+        "user\0a\x000\0a:x:1000:1000::/home/a:/bin/sh\0user\0b\x000\0b:x:1001:1001::/home/b:/bin/sh\0\
+         unsearchable\0b\0/home\0{}errors\0\0sums\0\0body\x000\0YQ==\0body\x001\0Yg==\0body\x002\0YTI=\0body\x003\0YjI=\0",
+        homes.concat().concat()
+    );
+    let texts: Vec<_> = ask(&["a", "b"], &printed(&stdout))
+        .into_iter()
+        .map(|state| {
+            let Ok(AuthorizedKeysState::Account(info)) = state else { panic!("{state:?}") };
+            let body = |state| there(state).body.as_ref().map(|body| body.raw().to_owned());
+            (body(&info.file), body(&info.second_file), info.unsearchable)
+        })
+        .collect();
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(texts, [(text("a"), text("a2"), None), (text("b"), text("b2"), text("/home"))]);
+}

@@ -489,11 +489,14 @@ fn overlay_answer<T: Serialize + DeserializeOwned>(base: &T, answer: &Value) -> 
 
 /// Parses a home directory with its authorized keys.
 fn keys_answer(answer: &Value) -> Value {
+    let second = answer.get("second_file").cloned().unwrap_or(json!("absent"));
     json!({
         "home": answer["home"],
         "home_at": path_answer(&answer["home_at"], None),
         "folder": path_answer(&answer["folder"], None),
         "file": path_answer(&answer["file"], Some("any")),
+        "second_file": path_answer(&second, Some("any")),
+        "unsearchable": answer["unsearchable"],
     })
 }
 

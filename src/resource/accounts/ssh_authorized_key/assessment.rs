@@ -1,6 +1,8 @@
 //! Evaluates an account's `authorized_keys`.
 
-use super::difference::{AccessDiff, AuthorizedKeysDiff, FOREIGN_WRITE};
+use super::difference::{
+    AccessDiff, AuthorizedKeysDiff, FOREIGN_WRITE, OWN_FILE, OWN_FOLDER, SecondFileDiff, complete_mode,
+};
 use super::key::{AuthorizedKeyEntry, PublicKey, parse_entry};
 use super::{CHANGE_OWNER_HINT, SshAuthorizedKeyResource};
 use crate::model::{BlockClass, DisruptionClass, Value};
@@ -107,6 +109,12 @@ impl SshAuthorizedKeyResource {
                 block_on_host(reason, json!({ "home": home.owner })).hint("set its owner with a `directory` step"),
             );
         }
+        // A removal does not depend on it.
+        if let Some(directory) = info.unsearchable.as_ref().filter(|_| !self.absent) {
+            let reason = format!("`{}` cannot search directory `{directory}`, so sshd cannot read its keys", self.user);
+            let hint = "permit it with a `directory` step before this one: mode \"0755\", for example";
+            return Some(block_on_host(reason, json!({ "unsearchable": directory })).hint(hint));
+        }
         let wrong = |path: &str, state: &PathState, wanted: PathType| match state {
             PathState::Present(info) if info.kind != wanted => {
                 let reason = format!("`{path}` is a {}", describe_type(info));
@@ -155,12 +163,22 @@ impl SshAuthorizedKeyResource {
             },
         };
         let AuthorizedKeysEdit { lines, keys, basis } = self.edit_keys(TextLines::parse(body));
-        let access = [&info.folder, &info.file].map(|at| AccessDiff::compare(at, &self.user));
+        let second = match self.assess_second_file(info) {
+            Ok(second) => second,
+            Err(judgement) => return Ok(*judgement),
+        };
+        let access = [(&info.folder, OWN_FOLDER), (&info.file, OWN_FILE)]
+            .map(|(at, own)| AccessDiff::compare(at, &self.user, own));
         let access_basis = [access[0].render_changes("folder"), access[1].render_changes("file")];
-        let basis = json!({ "keys": basis, "access": access_basis });
+        let mut basis = json!({ "keys": basis, "access": access_basis });
+        if let Some(second) = &second {
+            let lines: Vec<_> = second.keys.iter().filter_map(|change| change.from.as_ref()).collect();
+            basis["second"] = json!(lines);
+        }
         // A removal leaves owner and mode.
         let [folder, file_access] = if self.absent { Default::default() } else { access };
-        if keys.is_empty() && folder.is_empty() && file_access.is_empty() {
+        let changes_first = !keys.is_empty() || !folder.is_empty() || !file_access.is_empty();
+        if !changes_first && second.is_none() {
             return Ok(Assessment::ok(self.describe_unchanged(), basis));
         }
         if let Some(judgement) = self.block_foreign_owner(info, home) {
@@ -171,9 +189,58 @@ impl SshAuthorizedKeyResource {
             new_folder: info.folder == PathState::Absent,
             folder,
             file: file_access,
-            edit: Box::new(self.build_edit(info, file.map(|file| &**file), lines.to_text())),
+            edit: Box::new(self.build_edit(
+                info,
+                file.map(|file| &**file),
+                lines.to_text(),
+                (changes_first, second.as_ref()),
+            )),
+            second,
         };
         Ok(Assessment::differs(describe_differences(&diff, &path), diff, DisruptionClass::D0, basis))
+    }
+
+    /// Returns what must go from `authorized_keys2`, which sshd reads too: with `exclusive` other keys, for a removal
+    /// the declared ones, and always a declared key with other options, with which it could log in too. Otherwise the
+    /// file does not matter, nor does what it is.
+    fn assess_second_file(&self, info: &AuthorizedKeysInfo) -> Result<Option<SecondFileDiff>, Box<KeysAssessment>> {
+        let PathState::Present(file) = &info.second_file else { return Ok(None) };
+        let path = format!("{}/.ssh/authorized_keys2", info.home);
+        let body = match (&file.body, file.kind) {
+            (Some(body), PathType::File) => body.raw(),
+            _ if !self.absent && !self.exclusive => return Ok(None),
+            (_, PathType::File) => {
+                let reason = format!("sshd reads `{path}` too, and forge could not read it as text");
+                return Err(Box::new(block_on_host(reason, json!({ "second": "unread" })).hint(REMOVE_SECOND_HINT)));
+            }
+            _ => {
+                let reason = format!("sshd reads `{path}` too, which is a {}", describe_type(file));
+                return Err(Box::new(block_on_host(reason, type_basis(file)).hint(REMOVE_SECOND_HINT)));
+            }
+        };
+        let mut edit = AuthorizedKeysEdit { lines: TextLines::parse(body), keys: Vec::new(), basis: Vec::new() };
+        let must_go = |entry: &AuthorizedKeyEntry<'_>| {
+            let is_declared = self.keys.iter().any(|key| is_same_key(entry, key));
+            if self.absent {
+                is_declared
+            } else if is_declared {
+                entry.options != self.options
+            } else {
+                self.exclusive
+            }
+        };
+        let lines = edit.lines.find_indices(|line| parse_entry(line).is_some_and(|entry| must_go(&entry)));
+        if lines.is_empty() {
+            return Ok(None);
+        }
+        let owner = file.owner.raw();
+        if owner != self.user {
+            let reason = format!("`{path}` has keys that must go, and belongs to {owner}: forge does not change it");
+            let basis = json!({ "path": path, "owner": owner });
+            return Err(Box::new(block_on_host(reason, basis).hint(REMOVE_SECOND_HINT)));
+        }
+        edit.remove_lines(&lines);
+        Ok(Some(SecondFileDiff { keys: edit.keys, before: PathInfo::clone(file), body: edit.lines.to_text() }))
     }
 
     /// Adds each declared key to the lines, or removes it.
@@ -208,24 +275,36 @@ impl SshAuthorizedKeyResource {
         }
     }
 
-    fn build_edit(&self, info: &AuthorizedKeysInfo, file: Option<&PathInfo>, text: String) -> FileEdit {
-        let given = |at: Option<&PathInfo>, kind, mode| {
-            let at = at.cloned().unwrap_or(PathInfo { kind, mode, ..PathInfo::root_file() });
-            PathInfo { owner: self.user.as_str().into(), mode: at.mode & !FOREIGN_WRITE, ..at }
+    fn build_edit(
+        &self,
+        info: &AuthorizedKeysInfo,
+        file: Option<&PathInfo>,
+        text: String,
+        (changes_first, second): (bool, Option<&SecondFileDiff>),
+    ) -> FileEdit {
+        let given = |at: Option<&PathInfo>, kind, own| {
+            let at = at.cloned().unwrap_or(PathInfo { kind, mode: own, ..PathInfo::root_file() });
+            PathInfo { owner: self.user.as_str().into(), mode: complete_mode(at.mode, own), ..at }
+        };
+        let with_body = |text: &str, at: PathInfo| PathInfo {
+            size: text.len() as u64,
+            sha256: Some(sha256_hex(text.as_bytes())),
+            body: Some(text.into()),
+            ..at
         };
         let folder = match &info.folder {
             PathState::Present(folder) => Some(&**folder),
             PathState::Absent => None,
         };
-        let file_then = PathInfo {
-            size: text.len() as u64,
-            sha256: Some(sha256_hex(text.as_bytes())),
-            body: Some(text.as_str().into()),
-            ..given(file, PathType::File, 0o600)
-        };
+        let second_then = second.map(|second| {
+            let at = given(Some(&second.before), PathType::File, OWN_FILE);
+            PathState::Present(Box::new(with_body(&second.body, at)))
+        });
+        let file_then = PathState::Present(Box::new(with_body(&text, given(file, PathType::File, OWN_FILE))));
         let then = AuthorizedKeysInfo {
-            folder: PathState::Present(Box::new(given(folder, PathType::Directory, 0o700))),
-            file: PathState::Present(Box::new(file_then)),
+            folder: PathState::Present(Box::new(given(folder, PathType::Directory, OWN_FOLDER))),
+            file: if changes_first { file_then } else { info.file.clone() },
+            second_file: second_then.unwrap_or_else(|| info.second_file.clone()),
             ..info.clone()
         };
         FileEdit {
@@ -285,6 +364,9 @@ fn block_on_host(reason: String, basis: Value) -> KeysAssessment {
     Assessment::blocked(BlockClass::Host, reason, basis)
 }
 
+/// Hint for an `authorized_keys2` that forge does not change.
+const REMOVE_SECOND_HINT: &str = "check its content, then remove it on the host and run forge again";
+
 /// Returns why the body of an existing file was not sent. Of a directory that other users can write to, the host sends
 /// no body of a file that only root may read: they may have moved another file of root there.
 fn block_unread_body(info: &AuthorizedKeysInfo, path: &str) -> KeysAssessment {
@@ -304,7 +386,12 @@ fn block_unread_body(info: &AuthorizedKeysInfo, path: &str) -> KeysAssessment {
 }
 
 fn describe_differences(diff: &AuthorizedKeysDiff, path: &str) -> String {
-    let path = join_quoted(&[path]);
+    let (first, second) = (path.to_owned(), format!("{path}2"));
+    let path = match diff {
+        AuthorizedKeysDiff::Write { second: Some(_), .. } if diff.changes_first_file() => join_quoted(&[first, second]),
+        AuthorizedKeysDiff::Write { second: Some(_), .. } => join_quoted(&[second]),
+        _ => join_quoted(&[first]),
+    };
     if diff.changes_only_keys() {
         return format!("keys in {path} differ");
     }

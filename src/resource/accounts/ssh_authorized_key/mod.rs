@@ -15,7 +15,7 @@ use crate::resource::{
     FieldType, FieldValues, ProvidedItem, Resource, ResourceKind, TypedResource,
 };
 use crate::script::{ShellFragment, safe_path};
-use difference::AuthorizedKeysDiff;
+use difference::{AuthorizedKeysDiff, SECOND_FILE};
 use key::PublicKey;
 use serde_json::json;
 
@@ -25,23 +25,29 @@ pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
     example: include_str!("../../examples/ssh_authorized_key.yaml"),
     doc: "\
 The file is `.ssh/authorized_keys` in the home directory from the account database. A different `AuthorizedKeysFile` in
-sshd's configuration is not read.
+sshd's configuration is not read. sshd also reads `.ssh/authorized_keys2` by default: forge writes no keys there, but
+removes them, whether or not sshd's configuration names the file.
 
 **Compared** are type and key, never the comment, and the options of the key; if `options` is omitted, there must be
 none. An unchanged step reports `the key exists and its options match`. With `exclusive: true` any other key is a
-difference too; comments and lines without a key stay. Owner and mode of directory and file are compared by sshd's
-rules: both must belong to the account and must not be writable by other users.
+difference too; comments and lines without a key stay. The same keys are a difference in `authorized_keys2`, and so is a
+declared key with other options there. Owner and mode of directory and file are compared by sshd's rules: both must
+belong to the account and must not be writable by other users, and since sshd opens the file as the account, the account
+itself must be able to search the directory and read the file.
 
 **A change** shows the diff of the file. The file is written as the account itself, so that nothing in a home directory
 can redirect root to another path. A missing `.ssh` is created with mode 0700, a missing file with 0600. The new body is
 written to a file in the same directory and renamed over the old file, provided that the old file has not changed since
-it was observed. If one key is in several lines with options other than declared, these become one line.
+it was observed; directory and file then have at least the modes 0700 and 0600. If one key is in several lines with
+options other than declared, these become one line.
 
 **Blocked**: the account or its home directory does not exist; the home directory belongs to another user or is writable
-by other users (sshd then ignores its keys); directory or file is a link or not of the expected type. Also blocked is a
-directory or file of another account below a directory that users other than root can write to, such as a home
-directory: these users may have put it there. forge does not change its owner and does not show its content. For the
-same reason the keys of root are not read in a `.ssh` that other users can write to.
+by other users (sshd then ignores its keys); the account cannot search its home directory or one above it, which is
+tried as the account itself; directory or file is a link or not of the expected type. So is, with `exclusive: true` or
+for a removal, an `authorized_keys2` that is not a readable file, or has such keys and belongs to another user. Also
+blocked is a directory or file of another account below a directory that users other than root can write to, such as a
+home directory: these users may have put it there. forge does not change its owner and does not show its content. For
+the same reason the keys of root are not read in a `.ssh` that other users can write to.
 
 **Rejected when the inventory is loaded**: text that is not a complete public key, a private key, and an empty list with
 `exclusive: true`, which would lock out all users.
@@ -138,25 +144,32 @@ impl SshAuthorizedKeyResource {
     }
 
     fn render_script(&self, diff: &AuthorizedKeysDiff, cx: &AssessmentContext<'_>) -> ShellFragment {
-        let edit = match diff {
-            AuthorizedKeysDiff::Write { edit, .. } => edit,
+        let (edit, second) = match diff {
+            AuthorizedKeysDiff::Write { edit, second, .. } => (edit, second),
             // It is evaluated again before it runs.
             AuthorizedKeysDiff::Later { .. } => return shell::failing_action("the new body is not known"),
         };
         let action = shell::open_private_action()
             .word(&self.user)
-            .word(edit.digest_before())
             .word(cx.run)
             .word(if self.absent { "absent" } else { "" })
             .code("\n")
             .code(safe_path::ENTER_DIRECTORY)
-            .code(ENTER)
-            .code("printf %s")
-            .data(edit.body.as_bytes())
-            .code(" | as sh -c")
-            .nested_word(ShellFragment::new().code(WRITE))
-            .code(" sh \"$dir\" \"$old\" \"$run\" || fail \"$path was left as it was\"\n");
-        shell::close_action(action)
+            .code(ENTER);
+        let write = |action: ShellFragment, name: &str, old: &str, body: &str| {
+            let keep = action.code("keep").word(name).code("\nprintf %s").data(body.as_bytes());
+            let run = keep.code(" | as sh -c").nested_word(ShellFragment::new().code(WRITE)).code(" sh \"$dir\"");
+            run.word(old).code(" \"$run\"").word(name).code(" || fail \"$path was left as it was\"\n")
+        };
+        // A removal from the second file alone creates no first one.
+        let action = match diff.changes_first_file() {
+            true => write(action, "authorized_keys", edit.digest_before(), &edit.body),
+            false => action,
+        };
+        shell::close_action(match second {
+            Some(second) => write(action, SECOND_FILE, second.digest_before(), &second.body),
+            None => action,
+        })
     }
 }
 
@@ -164,12 +177,12 @@ impl SshAuthorizedKeyResource {
 /// into it. So root changes the owner only of entries that only root can have created there, and keeps a copy; all
 /// other work runs as the account.
 const ENTER: &str = r#"
-user=$1 old=$2 run=$3 absent=$4
+user=$1 run=$2 absent=$3
 # Without its account a key opens nothing: an earlier step of a removal may have taken that.
 account=$(getent passwd -- "$user") || { [ -n "$absent" ] && exit 0; fail "user $user does not exist"; }
 home=${account%:*}
 home=${home##*:} group=$(id -g -- "$user") && uid=$(id -u -- "$user") || exit 1
-dir=$home/.ssh path=$home/.ssh/authorized_keys
+dir=$home/.ssh
 as() {
   if [ "$user" = "$(id -un)" ]; then "$@"; else setpriv --reuid="$user" --regid="$group" --init-groups "$@"; fi
 }
@@ -188,27 +201,32 @@ if [ "$1" != "$uid" ]; then
   chown -- "$user" . || fail "cannot give $dir to $user"
 fi
 others=$others$open
-if [ -L ./authorized_keys ]; then fail "$dir or what is in it is a symbolic link"; fi
-if [ -f ./authorized_keys ]; then
-  set -- $(stat -c '%u %h' -- ./authorized_keys)
+# Keeps a copy of the file and gives it to the account.
+keep() {
+  name=$1 path=$dir/$1
+  if [ -L "./$name" ]; then fail "$dir or what is in it is a symbolic link"; fi
+  [ -f "./$name" ] || return 0
+  set -- $(stat -c '%u %h' -- "./$name")
   [ $# -eq 2 ] || fail "cannot look at $path"
   if [ "$1" != "$uid" ]; then
-    [ -z "$others" ] || not_given "$path" ./authorized_keys
+    [ -z "$others" ] || not_given "$path" "./$name"
     [ "$2" -eq 1 ] || fail "$path has $2 hard links: forge does not give it away"
-    chown -h -- "$user" ./authorized_keys || fail "cannot give $path to $user"
+    chown -h -- "$user" "./$name" || fail "cannot give $path to $user"
   fi
   kept=/var/lib/forge/backups/$run$path
-  [ -e "$kept" ] || { mkdir -p -- "${kept%/*}" && cp -aT -- ./authorized_keys "$kept"; } || fail "cannot keep the body of $path"
-fi
+  [ -e "$kept" ] || { mkdir -p -- "${kept%/*}" && cp -aT -- "./$name" "$kept"; } || fail "cannot keep the body of $path"
+}
 "#;
 
 const WRITE: &str = r#"umask 077
 fail() { printf 'forge: %s\n' "$*" >&2; exit 1; }
-dir=$1 old=$2 tmp=$1/.authorized_keys.forge-$3 path=$1/authorized_keys
-cd -- "$dir" && chmod go-w -- "$dir" || fail "cannot enter $dir"
-rm -f -- "$dir/.authorized_keys.forge-"????????T*
+dir=$1 old=$2 tmp=$1/.$4.forge-$3 path=$1/$4
+# sshd opens the file as the account: it must be able to reach and read it.
+chmod u+rwx,go-w -- "$dir" && cd -- "$dir" || fail "cannot enter $dir"
+rm -f -- "$dir/.$4.forge-"????????T*
 if [ -L "$path" ]; then fail "$path is a symbolic link"; fi
 have=
+[ -r "$path" ] || [ ! -e "$path" ] || chmod u+rw -- "$path" || fail "cannot make $path readable"
 if [ -e "$path" ]; then have=$(sha256sum < "$path") || fail "cannot read $path"; fi
 [ "${have%% *}" = "$old" ] || fail "$path has changed since it was looked at: nothing was written"
 trap 'rm -f -- "$tmp"' EXIT
@@ -217,7 +235,7 @@ set -C
 base64 -d > "$tmp" || fail "cannot write $tmp"
 set +C
 if [ -n "$old" ]; then
-  cp --attributes-only --preserve=all -T -- "$path" "$tmp" && touch -- "$tmp" && chmod go-w -- "$tmp" || fail "cannot give $tmp the attributes of $path"
+  cp --attributes-only --preserve=all -T -- "$path" "$tmp" && touch -- "$tmp" && chmod u+rw,go-w -- "$tmp" || fail "cannot give $tmp the attributes of $path"
 fi
 sync -- "$tmp" || fail "cannot sync $tmp"
 mv -fT -- "$tmp" "$path" || fail "cannot rename $tmp to $path"
@@ -250,9 +268,9 @@ impl DeclaredResource for SshAuthorizedKeyResource {
     }
 
     /// The account's home is known only on the host; this is its usual place.
-    fn changed_object(&self, _mark: &ChangeMark) -> ChangedObject {
+    fn changed_object(&self, mark: &ChangeMark) -> ChangedObject {
         let home = if self.user == "root" { "/root".to_owned() } else { format!("/home/{}", self.user) };
-        ChangedObject::Path(format!("{home}/.ssh/authorized_keys"))
+        ChangedObject::Path(format!("{home}/.ssh/{}", mark.member.as_deref().unwrap_or("authorized_keys")))
     }
 
     fn probes(&self) -> Vec<Probe> {
@@ -296,11 +314,13 @@ impl TypedResource for SshAuthorizedKeyResource {
     fn undo(&self, diff: &AuthorizedKeysDiff) -> UndoEffect {
         match diff {
             AuthorizedKeysDiff::Later { .. } => UndoEffect::irreversible("the account did not exist yet"),
-            AuthorizedKeysDiff::Write { edit, new_folder, .. } => {
+            AuthorizedKeysDiff::Write { edit, new_folder, second, .. } => {
                 let ProbeReading::AuthorizedKeys(AuthorizedKeysState::Account(account)) = &edit.becomes else {
                     return UndoEffect::irreversible("the home directory is not known");
                 };
-                let restored = UndoEffect::restore_paths([format!("{}/.ssh/authorized_keys", account.home)]);
+                let first = diff.changes_first_file().then_some("authorized_keys");
+                let names = first.into_iter().chain(second.as_ref().map(|_| SECOND_FILE));
+                let restored = UndoEffect::restore_paths(names.map(|name| format!("{}/.ssh/{name}", account.home)));
                 let folder = new_folder.then(|| format!("the directory `{}/.ssh`", account.home));
                 folder.into_iter().fold(restored, UndoEffect::leaving)
             }

@@ -243,6 +243,52 @@ fn authorized_keys_are_added_and_removed_with_account_owner() {
     }
 }
 
+/// sshd opens the file as the account, and reads `authorized_keys2` by default.
+#[test]
+fn account_can_read_its_keys_and_the_second_file_has_no_others() {
+    if !is_root() {
+        return;
+    }
+    for shell in SHELLS {
+        let Some((trial, home)) = with_account() else { return };
+        let (folder, file) = (format!("{home}/.ssh"), format!("{home}/.ssh/authorized_keys"));
+        let only = json!({ "user": "forge-trial", "key": KEY, "exclusive": true });
+        let key = trial.build("ssh_authorized_key", &only, false);
+        trial.converge(shell, key.as_ref());
+        for (path, mode) in [(&file, 0o000), (&folder, 0o600), (&folder, 0o000)] {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+            trial.converge(shell, key.as_ref());
+            assert_eq!((file_mode(&folder), file_mode(&file)), (0o700, 0o600), "{shell} {path} {mode:o}");
+        }
+        let second = format!("{file}2");
+        std::fs::write(&second, format!("# theirs\nssh-rsa AAAA x\n{KEY} me\nrestrict {KEY}\n")).unwrap();
+        chown(&second, Some(64123), Some(64123)).unwrap();
+        let written = std::fs::metadata(&file).unwrap().ctime_nsec();
+        trial.converge(shell, key.as_ref());
+        assert_eq!(std::fs::read_to_string(&second).unwrap(), format!("# theirs\n{KEY} me\n"));
+        assert_eq!(std::fs::metadata(&file).unwrap().ctime_nsec(), written, "only the second file differed");
+        std::fs::remove_file(&file).unwrap();
+        trial.converge(
+            shell,
+            trial.build("ssh_authorized_key", &json!({ "user": "forge-trial", "key": KEY }), true).as_ref(),
+        );
+        assert_eq!(std::fs::read_to_string(&second).unwrap(), "# theirs\n");
+        assert!(!std::fs::exists(&file).unwrap(), "a removal creates no file");
+        // Of the same reason, the account must get to its home.
+        trial.converge(shell, key.as_ref());
+        for (directory, mode) in [(home.as_str(), 0o644), (trial.dir.path().to_str().unwrap(), 0o700)] {
+            let path = std::path::Path::new(directory);
+            let before = file_mode(directory);
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+            let judgement = trial.assess_resource(key.as_ref());
+            let why = format!("`forge-trial` cannot search directory `{directory}`, so sshd cannot read its keys");
+            assert_eq!(judgement.reason.raw(), why, "{shell}");
+            std::fs::set_permissions(path, PermissionsExt::from_mode(before)).unwrap();
+        }
+        assert_eq!(trial.assess_resource(key.as_ref()).verdict, StepVerdict::Ok);
+    }
+}
+
 /// An account moves files and directories of root into its home, to own them or to see them in a plan.
 #[test]
 fn root_files_moved_into_a_home_are_not_chowned_or_shown() {
