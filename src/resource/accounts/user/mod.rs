@@ -4,14 +4,16 @@ mod user_diff;
 
 use self::user_diff::{UserAttributes, UserComparison, UserDiff, describe_lock};
 use crate::diag::Diag;
-use crate::model::{BlockClass, DisruptionClass, UndoDeclaration, UndoEffect, Value};
+use crate::model::{BlockClass, DisruptionClass, StepVerdict, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{CheckProbe, Observation, Probe, UnansweredReason, UserInfo, UserState};
 use crate::resource::shared::accounts::{
     AccountName, account_probes, assess_taken_number, assess_uncreated, expect_membership_changes, require_accounts,
 };
 use crate::resource::shared::shell;
 use crate::resource::shared::shell::RETRY_FUNCTION;
-use crate::resource::shared::support::{bad_value, check_account_name, output, required_text, user_state};
+use crate::resource::shared::support::{
+    bad_value, check_account_name, output, required_text, user_state, will_be_provided,
+};
 use crate::resource::traits::{EffectReach, KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredMembership,
@@ -35,6 +37,9 @@ step creates it; so is a `uid` that belongs to another account, which the messag
 **A change** uses `useradd`, `usermod` and `userdel`, which lock the account files; forge waits if another program holds
 the lock. A new home path is only recorded in the account; no files are moved. **Disruption** is D1 if the `uid` of an
 existing account changes: its running processes and its files outside home keep the old uid.
+
+The login shell must be an executable file: otherwise the step is **blocked**, also if the account has that shell,
+because nobody could log in. An earlier step may bring it.
 
 `locked: false` unlocks an existing password. **Blocked**: the account has no password, which includes every new account.
 This kind does not set passwords.
@@ -157,6 +162,42 @@ impl UserResource {
             env: vec![("FORGE_UID".to_owned(), uid.to_string())],
             timeout_s: Some(HOLDER_LIMIT),
         })))
+    }
+
+    /// Returns the check that reports whether the declared shell can be executed.
+    fn shell_probe(&self) -> Option<Probe> {
+        let shell = self.shell.as_ref().filter(|_| !self.absent)?;
+        Some(Probe::Check(Box::new(CheckProbe {
+            id: format!("shell {shell}"),
+            script: IS_PROGRAM.to_owned(),
+            user: None,
+            cwd: None,
+            env: vec![("FORGE_SHELL".to_owned(), shell.clone())],
+            timeout_s: Some(10),
+        })))
+    }
+
+    /// Blocks an account with a shell that cannot be executed. An earlier step may bring it.
+    fn require_shell(
+        &self,
+        judgement: Assessment<UserDiff>,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Assessment<UserDiff> {
+        let (Some(shell), Some(probe)) = (&self.shell, self.shell_probe()) else { return judgement };
+        // Without an answer, as from a recording of a former release, nothing is known against the shell.
+        let is_missing = output(seen, &probe).is_ok_and(|found| found.status == 1);
+        let may_come = || {
+            will_be_provided(cx.predicted, &ProvidedItem::Path(shell.clone()))
+                || cx.predicted.is_some_and(|earlier| earlier.is_opaque || earlier.may_bring_files)
+        };
+        let is_decided = matches!(judgement.verdict, StepVerdict::Ok | StepVerdict::Change);
+        if !is_missing || !is_decided || may_come() {
+            return judgement;
+        }
+        let reason = format!("login shell `{shell}` is not an executable file, so nobody can log in");
+        let blocked = Assessment::blocked(BlockClass::Host, reason, json!({ "shell": null }));
+        blocked.hint("install it with a step before this one, or declare another `shell`")
     }
 
     /// Returns the declared groups. The account's own group is created with it.
@@ -360,6 +401,9 @@ fn block_unlock(account: &str) -> Assessment<UserDiff> {
         .host_hint("set a password first with `passwd`, or omit `locked`")
 }
 
+/// Succeeds if the shell is an executable file.
+const IS_PROGRAM: &str = "[ -f \"$FORGE_SHELL\" ] && [ -x \"$FORGE_SHELL\" ]";
+
 /// Prints the account with a uid. Status 2 if no account has it.
 const HOLDER_OF_UID: &str = "getent passwd \"$FORGE_UID\"";
 
@@ -404,7 +448,7 @@ impl DeclaredResource for UserResource {
     fn probes(&self) -> Vec<Probe> {
         let groups = self.list_declared_groups();
         let groups = account_probes(&groups).filter(|_| !self.absent);
-        [self.probe()].into_iter().chain(self.uid_probe()).chain(groups).collect()
+        [self.probe()].into_iter().chain(self.uid_probe()).chain(self.shell_probe()).chain(groups).collect()
     }
 
     fn desired_value(&self) -> Value {
@@ -450,6 +494,7 @@ impl TypedResource for UserResource {
             (false, UserState::Present(info)) => self.assess_existing(info),
         });
         let judged = judged.and_then(|judgement| self.require_possible(judgement, seen, cx));
+        let judged = judged.map(|judgement| self.require_shell(judgement, seen, cx));
         judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
     }
 
