@@ -246,11 +246,12 @@ pub trait Backend {
         cancel: Self::Cancel,
     ) -> impl Future<Output = RunReport>;
 
-    /// Runs the steps of a plan in views of its hosts.
+    /// Runs the steps of a plan in views of its hosts, whose observation was `seen`.
     fn rehearse(
         &self,
         project: Self::Project,
         plan: &Plan,
+        seen: &Self::HostObservations,
         settings: &CliSettings,
         events: VerbEvents,
         cancel: Self::Cancel,

@@ -393,12 +393,13 @@ impl Backend for LibraryBackend {
         &self,
         project: Project,
         plan: &Plan,
+        seen: &ObservedHosts,
         settings: &CliSettings,
         events: VerbEvents,
         cancel: CancelSignal,
     ) -> RehearsalReport {
         let options = self.engine_options(&project, settings);
-        engine::rehearse(project, plan, &options, &events, &cancel).await
+        engine::rehearse(project, plan, seen, &options, &events, &cancel).await
     }
 
     async fn verify(

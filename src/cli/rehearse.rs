@@ -21,7 +21,7 @@ use crate::view::fold::fold_names;
 /// `connect: { sudo: … }`), util-linux and overlayfs.
 ///
 /// Exits 0 if every step ran as declared, 3 if one failed, 5 if a verification failed, 9 if a step could not be
-/// rehearsed, 4 if a host is unreachable.
+/// rehearsed or another run works on a host, 4 if a host is unreachable.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge rehearse cluster.yaml --on node-01                      before an apply to the whole cluster
@@ -60,7 +60,7 @@ pub fn run_rehearse<B: Backend>(cx: &VerbContext<'_, B>, args: &RehearseArgs) ->
         let saved = args.keep.build_saved_plan(cx, &loaded, &seen, &plan).await;
         let cancel = B::Cancel::default();
         let work = cx.run_with_progress(&output, |events| {
-            cx.backend.rehearse(loaded.0, &plan, cx.settings, events, cancel.clone())
+            cx.backend.rehearse(loaded.0, &plan, &seen, cx.settings, events, cancel.clone())
         });
         let report = cx.run_stoppable(&mut stop, work, &cancel).await;
         let exit = report.exit_code(args.detailed_exitcode);

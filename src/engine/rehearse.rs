@@ -9,7 +9,9 @@ use super::event::{Event, EventSender};
 use super::fetch::fetch_for_plan;
 use super::observe::observe_for_change;
 use super::observed_hosts::ObservedHosts;
-use super::rehearsed_host::{RehearsedRun, report_cancelled, report_no_view, report_rehearsal, report_without_changes};
+use super::rehearsed_host::{
+    RehearsedRun, defer_to_run, report_cancelled, report_no_view, report_rehearsal, report_without_changes,
+};
 use super::remote_session::open_transport_session;
 use super::run_options::{HostConnector, RunOptions};
 use super::verify;
@@ -28,10 +30,11 @@ use std::time::Instant;
 /// The hosts whose views are up.
 type ViewsByHost = BTreeMap<HostName, HostInView>;
 
-/// Rehearses `plan`, which was made from the real hosts. A stop request ends the views at once.
+/// Rehearses `plan`, which was made from `observed`, the real hosts. A stop request ends the views at once.
 pub async fn rehearse(
     mut project: Project,
     plan: &Plan,
+    observed: &ObservedHosts,
     options: &RunOptions,
     events: &EventSender,
     cancel: &CancelSignal,
@@ -65,7 +68,13 @@ pub async fn rehearse(
         }
         _ => report_cancelled(host),
     });
-    let hosts: Vec<HostRehearsal> = report.collect();
+    let work = |host: &HostName| observed.seen.iter().find(|seen| seen.host == *host)?.activity.as_ref();
+    let hosts: Vec<HostRehearsal> = report
+        .map(|host| match work(&host.host) {
+            Some(work) => defer_to_run(host, work),
+            None => host,
+        })
+        .collect();
     futures_util::future::join_all(views.into_values().map(HostInView::end)).await;
     RehearsalReport {
         version: REHEARSAL_VERSION,

@@ -5,8 +5,8 @@ use super::host_session::describe_transport_error;
 use super::report::{HostReport, RunReport, StepReport, VerifyReport};
 use crate::model::{HostName, HostOutcome, StepId, StepVerdict, UntrustedText};
 use crate::plan::{
-    DeclaredEffects, HostPlan, HostReachability, HostRehearsal, Plan, RELEASE_HINT, RehearsedResult, RehearsedStep,
-    RehearsedVerification, StepPlan, ViewChanges, find_undeclared_effects,
+    DeclaredEffects, HostPlan, HostReachability, HostRehearsal, OngoingWork, Plan, RELEASE_HINT, RehearsedResult,
+    RehearsedStep, RehearsedVerification, StepPlan, ViewChanges, find_undeclared_effects,
 };
 use crate::transport::TransportError;
 use std::collections::BTreeMap;
@@ -215,11 +215,67 @@ pub(super) fn report_cancelled(plan: &HostPlan) -> HostRehearsal {
     host
 }
 
+/// Leaves a host undecided on which another run worked when it was planned: that run changes the files below the view,
+/// so it may have caused any result.
+pub(super) fn defer_to_run(mut host: HostRehearsal, work: &OngoingWork) -> HostRehearsal {
+    if !matches!(host.outcome, HostOutcome::Ok | HostOutcome::Changed | HostOutcome::Failed | HostOutcome::Unknown) {
+        return host;
+    }
+    let defer = |reason: &UntrustedText| format!("not judged while a run works on the host: {}", reason.raw()).into();
+    for step in host.steps.iter_mut().filter(|step| step.result == RehearsedResult::Failed) {
+        step.result = RehearsedResult::NotRehearsed;
+        step.reason = defer(&step.reason);
+    }
+    for verify in host.verify.iter_mut().filter(|verify| !verify.unknown) {
+        verify.unknown = true;
+        verify.reason = defer(&verify.reason);
+    }
+    host.outcome = HostOutcome::Unknown;
+    host.notes.extend(Some(std::mem::replace(&mut host.reason, work.describe().into())).filter(|why| !why.is_empty()));
+    host.hint = Some("the files below the view change meanwhile: wait for its end, then rehearse again".into());
+    host
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::HostHold;
+    use crate::model::ExitCode;
+    use crate::plan::{HostHold, REHEARSAL_VERSION, RehearsalReport};
     use crate::view::sample;
+
+    /// The run may have caused the failure, or a result that looks good.
+    #[test]
+    fn nothing_is_certain_while_another_run_works_on_the_host() {
+        let work = OngoingWork::Unit { name: "forge-r1-0001.service".to_owned(), since: "".into() };
+        let host = |result| {
+            let steps = vec![sample::step("p", "file", "/etc/p", StepVerdict::Change, "content differs")];
+            let mut host = report_without_changes(&sample::observed_host("a", steps));
+            host.steps[0].result = result;
+            host.outcome = compute_outcome(&host);
+            host
+        };
+        for (result, then) in [
+            (RehearsedResult::Changed, RehearsedResult::Changed),
+            (RehearsedResult::Failed, RehearsedResult::NotRehearsed),
+        ] {
+            let host = defer_to_run(host(result), &work);
+            assert_eq!((host.outcome, host.steps[0].result), (HostOutcome::Unknown, then));
+            assert_eq!(host.reason.raw(), work.describe());
+            let report = RehearsalReport {
+                version: REHEARSAL_VERSION,
+                cluster: "c".into(),
+                inventory: "i".into(),
+                plan: sample::plan(Vec::new()).id,
+                hosts: vec![host],
+                left_out: Vec::new(),
+                interrupted: false,
+                took: Duration::ZERO,
+            };
+            assert_eq!(report.exit_code(true), ExitCode::Unknown);
+        }
+        let unreachable = HostRehearsal::new(&HostName::new("a"), HostOutcome::Unreachable);
+        assert_eq!(defer_to_run(unreachable.clone(), &work), unreachable);
+    }
 
     #[test]
     fn hold_is_named_as_the_reason_why_a_host_is_not_rehearsed() {

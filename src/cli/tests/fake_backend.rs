@@ -198,7 +198,15 @@ impl Backend for FakeBackend {
         self.report.clone()
     }
 
-    async fn rehearse(&self, (): (), plan: &Plan, _: &CliSettings, _: VerbEvents, (): ()) -> RehearsalReport {
+    async fn rehearse(
+        &self,
+        (): (),
+        plan: &Plan,
+        _: &Vec<ObservedHost>,
+        _: &CliSettings,
+        _: VerbEvents,
+        (): (),
+    ) -> RehearsalReport {
         sample::rehearsal_report(plan)
     }
 

@@ -35,6 +35,11 @@ fn write_host(host: &HostRehearsal, out: &mut dyn Write) -> io::Result<()> {
         HostOutcome::Unknown if host.steps.iter().all(|step| step.result == RehearsedResult::NotRehearsed) => {
             "not rehearsed"
         }
+        HostOutcome::Unknown
+            if host.verify.is_empty() && host.steps.iter().all(|step| step.result != RehearsedResult::NotRehearsed) =>
+        {
+            "not certain"
+        }
         HostOutcome::Unknown => "rehearsed in part",
         outcome => outcome.name(),
     };
