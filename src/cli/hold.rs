@@ -12,7 +12,7 @@ use crate::engine::HoldEnd;
 ///
 /// The hold is noted on each host, so it applies to every controller. `apply` changes nothing there, holds the changes
 /// back and exits 10 if there are any; `plan` and `drift` show the hold and go on comparing. A run that already works on
-/// a host finishes; one that has not begun there leaves it alone. `forge release` ends the hold.
+/// a host finishes, and is named; one that has not begun there leaves it alone. `forge release` ends the hold.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge hold gpu-17 --why 'waits for a new adapter, ticket 4711'

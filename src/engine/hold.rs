@@ -6,14 +6,15 @@ use super::exec::{ExecCommand, ExecHostResult, exec};
 use super::run_options::RunOptions;
 use crate::config::Project;
 use crate::model::{ExitCode, HostName, HostOutcome, UntrustedText};
-use crate::plan::{HOLD_MARK, HostHold};
-use crate::probe::HoldMark;
+use crate::plan::{HOLD_MARK, HostHold, OngoingWork};
+use crate::probe::{HoldMark, WRITER_SNIPPET, parse_writer};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 
 /// Prints the former mark, and writes the new one, `$1`, atomically; an empty one removes it.
+/// [`WRITER_SNIPPET`] follows a new mark: a run that begins later reads the mark.
 const SCRIPT: &str = r#"set -e
 f=$0 d=${0%/*}
 [ "$(id -u)" = 0 ] || { echo 'root is required: set `connect: { sudo: … }` or log in as root' >&2; exit 1; }
@@ -27,6 +28,7 @@ trap 'rm -f -- "$t"' EXIT
 printf '%s\n' "$1" >"$t"
 sync "$t"
 mv -fT -- "$t" "$f"
+set +e
 "#;
 
 /// What happened to the holds of hosts.
@@ -53,6 +55,9 @@ pub struct HoldHostResult {
     /// The hold that it had before, also one that was over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub was: Option<HostHold>,
+    /// The run that works on the host when the hold is made: it finishes. A lowercase fragment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ongoing: Option<UntrustedText>,
     /// Why nothing changed, if that is so: a lowercase fragment.
     pub reason: UntrustedText,
     /// How to fix it; `None` if nothing failed, or if forge has no advice.
@@ -116,28 +121,37 @@ pub async fn set_hold(
     cancel: &CancelSignal,
 ) -> HoldReport {
     let mark = hold.as_ref().map(|hold| serde_json::json!(hold).to_string()).unwrap_or_default();
-    let words = ["sh", "-c", SCRIPT, HOLD_MARK, &mark].map(str::to_owned);
+    let script = format!("{SCRIPT}{WRITER_SNIPPET}exit 0\n");
+    let words = ["sh", "-c", &script, HOLD_MARK, &mark].map(str::to_owned);
     let report = exec(project, hosts, &ExecCommand::Words(words.into()), options, events, cancel).await;
     HoldReport {
-        hold,
         hosts: report.hosts.into_iter().map(build_result).collect(),
+        hold,
         simulated: report.simulated,
         took: report.took,
     }
 }
 
 fn build_result(done: ExecHostResult) -> HoldHostResult {
+    let (mark, writer) = split_output(done.stdout.raw());
+    let ongoing = writer.and_then(parse_writer).map(|writer| OngoingWork::Run(writer).describe().into());
+    let mark = UntrustedText::from(mark);
     let failed = done.outcome == HostOutcome::Failed && !done.stderr.is_empty();
     let said = done.stderr.raw().lines().last().unwrap_or_default();
     HoldHostResult {
         host: done.host,
         outcome: done.outcome,
-        was: (!done.stdout.is_empty())
-            .then(|| HostHold::from_mark(&HoldMark { text: done.stdout.clone(), now: None }))
-            .flatten(),
+        was: (!mark.is_empty()).then(|| HostHold::from_mark(&HoldMark { text: mark, now: None })).flatten(),
+        ongoing,
         reason: if failed { said.into() } else { done.reason },
         hint: done.hint,
     }
+}
+
+/// Splits the output into the former mark, and the run that works on the host.
+fn split_output(stdout: &str) -> (&str, Option<&str>) {
+    let found = stdout.split_once("writer\0").and_then(|(mark, rest)| Some((mark, rest.strip_suffix('\0')?)));
+    found.map_or((stdout, None), |(mark, writer)| (mark, Some(writer)))
 }
 
 #[cfg(test)]

@@ -80,6 +80,7 @@ pub(crate) use query::BODY_CAP;
 pub use query::{AptOfferPolicy, CheckProbe, FactSnippet, Probe};
 pub use reading::{ProbeOutput, ProbeReading};
 pub use recorded_answers::{recall_answers, with_script_digest};
+pub(crate) use records::{WRITER_SNIPPET, parse_writer};
 pub use records_state::{GuardState, GuardTrace, HoldMark, RecordsState, WriterTrace};
 pub use replay::replay_exchanges;
 pub(crate) use rpm_order::compare_rpm_versions as compare_rpm;

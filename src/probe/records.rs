@@ -5,6 +5,7 @@ use super::query::Probe;
 use super::section::{NulFields, ProbeSection, SectionEnd, SectionOutput, parse_utf8};
 use super::{GuardState, GuardTrace, HoldMark, Observation, ProbeReading, RecordsState, ScriptAccount, WriterTrace};
 use crate::model::UntrustedText;
+use crate::script::ShellFragment;
 use std::collections::BTreeMap;
 
 /// Prints fields: `account` and its name, empty for root, `/` for root with other mounts than process 1 (if /proc shows
@@ -18,7 +19,9 @@ use std::collections::BTreeMap;
 /// file of the writer lock begins with the token and the process of the holder, that of the act lock with those of the
 /// shell of a script, which may go on after its run. Either may be left by a run that was killed or has ended; to try a lock would hold up a run that takes it at
 /// this moment. The shell skips the NUL bytes between the arguments of a process.
-const SNIPPET: &str = r#"D=/var/lib/forge
+const SNIPPETS: [&str; 3] = [HEAD, WRITER_SNIPPET, REST];
+
+const HEAD: &str = r#"D=/var/lib/forge
 a= me=
 while read -r k v me v; do [ "$k" != Uid: ] || break; me=; done </proc/self/status
 [ "${me:=$(id -u)}" = 0 ] || a=$(id -un 2>/dev/null) || a=$(id -u)
@@ -52,7 +55,10 @@ ActiveState=active"
 done
 printf 'units\0%s\0' "$u"
 [ ! -f $D/window.json ] || printf 'window\0%s\0' "$(cat $D/window.json)"
-for f in /run/lock/forge /run/lock/forge.act; do
+"#;
+
+/// Prints the field `writer` and the run that works on the host, if there is one. Starts no process.
+pub(crate) const WRITER_SNIPPET: &str = r#"for f in /run/lock/forge /run/lock/forge.act; do
 [ -s $f ] && [ -f $f ] && [ -O $f ] || continue
 k= v= a=
 { read -r k; read -r v; } <$f
@@ -65,7 +71,9 @@ printf '\0'
 break ;;
 esac
 done
-[ ! -e $D/hold.json ] && [ ! -L $D/hold.json ] || printf 'hold\0%s\0%s\0' "$([ ! -f $D/hold.json ] || cat $D/hold.json)" "$(date +%s)"
+"#;
+
+const REST: &str = r#"[ ! -e $D/hold.json ] && [ ! -L $D/hold.json ] || printf 'hold\0%s\0%s\0' "$([ ! -f $D/hold.json ] || cat $D/hold.json)" "$(date +%s)"
 for g in $D/guard/*/; do
 g=${g%/} s=armed
 [ ! -e "$g/restored" ] || s=restored
@@ -84,7 +92,7 @@ printf 'lines\0'
 
 pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
     let mut section = ProbeSection::new("the records", probes, read_answers);
-    section.body = section.body.code(SNIPPET);
+    section.body = SNIPPETS.into_iter().fold(section.body, ShellFragment::code);
     section.cap = 32 << 20;
     section.plain = true;
     (!section.probes.is_empty()).then_some(section)
@@ -141,7 +149,7 @@ fn parse_state(stdout: &[u8]) -> Option<RecordsState> {
 }
 
 /// Parses the lines `key: value` of the run that holds the lock.
-fn parse_writer(text: &str) -> Option<WriterTrace> {
+pub(crate) fn parse_writer(text: &str) -> Option<WriterTrace> {
     let of = |key: &str| Some(text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "))?.into());
     Some(WriterTrace { run: of("run")?, by: of("by")?, since: of("since")?, what: of("what")? })
 }

@@ -69,7 +69,8 @@ fn host_that_waits_for_its_window_is_not_taken_out_of_service() {
     });
     assert!(waited);
     let hold = lab.forge(&["hold", "b", "--why", "ticket 8"]);
-    assert!(hold.starts_with("exit 0\n"), "{hold}");
+    let works = "ticket 8\n    another run works on this host: `forge apply inventory.yaml` by ";
+    assert!(hold.starts_with("exit 0\n") && hold.contains(works), "{hold}");
     inside("a", "touch /etc/go");
     let said = without_time(&run.finish());
     assert!(said.starts_with("exit 10\n") && said.contains("on hold by ME since TIME: ticket 8"), "{said}");

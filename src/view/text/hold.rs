@@ -3,7 +3,7 @@
 use super::group;
 use crate::engine::{HoldHostResult, HoldReport};
 use crate::model::{HostName, HostOutcome};
-use crate::view::style::{BAD, DIM, HEAD, paint};
+use crate::view::style::{BAD, DIM, HEAD, UNKNOWN, paint};
 use crate::view::{escape, fold};
 use std::io::{self, Write};
 
@@ -11,7 +11,8 @@ use std::io::{self, Write};
 pub fn write_holds(report: &HoldReport, out: &mut dyn Write) -> io::Result<()> {
     super::shared_lines::write_simulated(&report.simulated, out)?;
     let all = report.hosts.iter().map(|host| (&host.host, host));
-    let groups = group::group_equal(all, |host| (host.outcome.name(), &host.was, &host.reason, &host.hint));
+    let groups =
+        group::group_equal(all, |host| (host.outcome.name(), &host.was, &host.ongoing, &host.reason, &host.hint));
     groups.values().try_for_each(|(host, hosts)| write_result(report, host, hosts, out))
 }
 
@@ -36,6 +37,10 @@ fn write_result(
         (None, Some(_)) => writeln!(out, "{head} released")?,
         (None, None) => writeln!(out, "{head} was not on hold")?,
     }
+    if let Some(ongoing) = &host.ongoing {
+        let hint = "it finishes: wait for its end before you touch the host";
+        writeln!(out, "    {}\n    hint: {hint}", paint(UNKNOWN, escape::escape_untrusted(ongoing)))?;
+    }
     match &host.was {
         Some(was) => writeln!(out, "    {}", paint(DIM, escape::escape_line(&format!("was {}", was.describe())))),
         None => Ok(()),
@@ -52,7 +57,7 @@ mod tests {
     }
 
     fn result(host: &str, outcome: HostOutcome, was: Option<HostHold>, reason: &str) -> HoldHostResult {
-        HoldHostResult { host: HostName::new(host), outcome, was, reason: reason.into(), hint: None }
+        HoldHostResult { host: HostName::new(host), outcome, was, ongoing: None, reason: reason.into(), hint: None }
     }
 
     fn render(report: &HoldReport) -> String {
@@ -78,6 +83,16 @@ mod tests {
              was on hold by ann@ops since 2026-11-25T12:00:00Z: before\n\
              a4: unreachable: no route\n"
         );
+        report.hosts[1].ongoing = Some("another run works on this host: X".into());
+        assert!(
+            render(&report).contains(
+                "a2: on hold by ann@ops since 2026-11-25T12:00:00Z: a new rack\n    \
+                 another run works on this host: X\n    hint: it finishes: wait for its end before you touch the host\n"
+            ),
+            "{}",
+            render(&report)
+        );
+        report.hosts[1].ongoing = None;
         report.hold = None;
         assert_eq!(
             render(&report),
