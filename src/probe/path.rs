@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const NAMES_CAP: usize = 60_000;
 
 /// Prints fields that end with NUL: `barred`, a link and why it is not followed; ten per path that exists; `errors` and
-/// `stat`'s output about the others; `sum`, a path and the digest of a file that was read separately; `sums` and the
+/// `stat`'s output about the others; `dangling`, a link that leads to nothing; `sum`, a path and the digest of a file that was read separately; `sums` and the
 /// output of `sha256sum`; `body`, the number of the want, base64.
 ///
 /// `forge_leads` sets lists of directories, each between line breaks: those in `bars` are not read, in those in `weak`
@@ -76,6 +76,7 @@ e=
 printf 'errors\0%s\0' "$e"
 n=$# sums=
 for f; do
+[ ! -L "$f" ] || [ -e "$f" ] || printf 'dangling\0%s\0' "$f"
 [ -f "$f" ] && [ ! -L "$f" ] || continue
 if forge_is_weak "$f"; then
 s=$(forge_read "$f") || [ "$?" != 124 ] || late=yes
@@ -227,6 +228,8 @@ pub(super) struct PathOutput<'a> {
     rows: BTreeMap<&'a [u8], PathInfo>,
     /// Links that are not followed, and why.
     barred: BTreeMap<&'a [u8], &'a [u8]>,
+    /// Links that lead to nothing.
+    dangling: BTreeSet<&'a [u8]>,
     /// `stat`'s output about paths that it could not read; `None` if it is incomplete.
     errors: Option<&'a str>,
     sums: Option<BTreeMap<Vec<u8>, &'a str>>,
@@ -258,6 +261,9 @@ impl<'a> PathOutput<'a> {
                     seen.barred.insert(link, why);
                 }),
                 b"errors" => fields.next().map(|errors| seen.errors = parse_utf8(errors)),
+                b"dangling" => fields.next().map(|link| {
+                    seen.dangling.insert(link);
+                }),
                 b"sum" => fields.next_row::<2>().and_then(|[path, sum]| {
                     seen.single.insert(path, parse_utf8(sum)?);
                     Some(())
@@ -294,6 +300,7 @@ impl<'a> PathOutput<'a> {
             sha256: None,
             body: None,
             target: target.filter(|_| kind == PathType::Symlink).map(UntrustedText::from_bytes),
+            dangling: false,
         };
         self.rows.insert(name, info);
         Some(())
@@ -324,7 +331,7 @@ impl<'a> PathOutput<'a> {
             let absent = explain_missing_row(self.errors?, path);
             return Some(absent.map(|()| ProbeReading::Path(PathState::Absent)));
         };
-        let mut info = info.clone();
+        let mut info = PathInfo { dangling: self.dangling.contains(path.as_bytes()), ..info.clone() };
         if info.kind == PathType::File {
             let sums = self.sums.as_ref()?;
             let sum = self.single.get(path.as_bytes()).or_else(|| sums.get(path.as_bytes()));

@@ -51,6 +51,9 @@ pub struct PathInfo {
     pub body: Option<UntrustedText>,
     /// The target of a symbolic link.
     pub target: Option<UntrustedText>,
+    /// Whether it is a symbolic link that leads to nothing; false where a probe does not follow links.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dangling: bool,
 }
 
 impl PathInfo {
@@ -67,6 +70,7 @@ impl PathInfo {
             sha256: None,
             body: None,
             target: None,
+            dangling: false,
         }
     }
 }

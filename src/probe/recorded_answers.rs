@@ -143,6 +143,7 @@ mod tests {
             sha256: Some("old".into()),
             body: body.map(UntrustedText::from),
             target: None,
+            dangling: false,
         }
     }
 

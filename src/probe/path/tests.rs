@@ -41,6 +41,7 @@ fn files_directories_symlinks_and_devices_are_parsed() {
         sha256: Some("773cff1c9fd1755fc627f16d86d13b7bbec2df690066a9b27ff135645a61bf5e".into()),
         body: None,
         target: None,
+        dangling: false,
     };
     assert!((passwd.ctime - expected.ctime).abs() < 1e-6);
     assert_eq!(passwd, PathInfo { ctime: passwd.ctime, mtime: passwd.mtime, ..expected });
@@ -105,4 +106,12 @@ fn owner_without_a_name_is_reported_as_uid() {
     let info = one("/x", &printed(row)).expect("there");
     assert_eq!((info.owner.raw(), info.group.raw(), info.mtime, info.ctime), ("1234", "77", 1.5, 2.5));
     assert_eq!(info.sha256, None, "it could not be read");
+}
+
+/// Reconstructed.
+#[test]
+fn dangling_symlink_is_marked() {
+    let row = |path: &str| format!("a1ff\x007\x001.0\x001.0\0root\0root\x000\x000\0{path}\0{path} -> to\0");
+    let raw = printed(format!("{}{}errors\0\0dangling\0/b\0sums\0\0", row("/a"), row("/b")));
+    assert_eq!(["/a", "/b"].map(|path| one(path, &raw).map(|info| info.dangling)), [Ok(false), Ok(true)]);
 }

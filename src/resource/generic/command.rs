@@ -72,7 +72,12 @@ const FIELDS: &[FieldSpec] = &[
         FieldType::Text,
         "Read-only script. Exit code 0: desired state, 1: not, others: unknown. Excludes `creates`.",
     ),
-    FieldSpec::optional("creates", FieldType::Path, "Path that exists after `apply` ran. Excludes `check`."),
+    FieldSpec::optional(
+        "creates",
+        FieldType::Path,
+        "Path that exists after `apply` ran, as `test -e` decides: a link that leads to nothing does not count. \
+         Excludes `check`.",
+    ),
     FieldSpec::optional(
         "check_not",
         FieldType::List(&FieldType::Int { min: 1, max: 255 }),
@@ -271,6 +276,10 @@ impl CommandResource {
         }
         let checked = match &self.check {
             CommandCheck::Creates(path) => match path_state(seen, &path_probe(path))? {
+                // As `test -e` decides.
+                PathState::Present(info) if info.dangling => {
+                    CommandCheckResult::Not(format!("`{path}` is a symbolic link that leads to nothing"))
+                }
                 PathState::Present(_) => CommandCheckResult::Holds("the path in `creates` exists"),
                 PathState::Absent => CommandCheckResult::Not(format!("`{path}` does not exist")),
             },

@@ -96,6 +96,7 @@ fn parse_path_state(output: &ProbeOutput) -> Option<PathState> {
         sha256: below.and_then(|line| line.strip_prefix("sha256 ")).map(str::to_owned),
         body: None,
         target: below.and_then(|line| line.strip_prefix("target ")).map(UntrustedText::from),
+        dangling: false,
     };
     Some(PathState::Present(Box::new(info)))
 }
