@@ -39,6 +39,9 @@ pub struct UserInfo {
     /// False also if shadow could not be read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ages: bool,
+    /// Whether the account has expired, by the host's clock. False also if shadow could not be read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub expired: bool,
 }
 
 /// The account that scripts run as.

@@ -6,7 +6,8 @@ use super::{Observation, ProbeReading, UserInfo, UserState};
 use std::collections::BTreeMap;
 
 /// Prints fields: `passwd`, status, lines; `groups`, names of existing accounts, an empty field, for each of them its
-/// groups and an empty field, and a colon with the status; and `shadow`, lines. Status 2 means that some name is
+/// groups and an empty field, and a colon with the status; `shadow`, lines; and `now`, seconds since the epoch, if an
+/// account has a date of expiry. Status 2 means that some name is
 /// unknown. `id` accepts several names since coreutils 8.31, and fails if a group has no name: each account is then
 /// queried separately, and the groups received so far count.
 const SNIPPET: &str = r#"need getent; need id
@@ -27,7 +28,9 @@ id -Gnz -- "$@" 2>/dev/null; r=$?
 printf ':%s\0' "$r"
 fi
 [ "$r" = 0 ] || for u; do printf 'groups\0%s\0\0' "$u"; id -Gnz -- "$u"; printf '\0:0\0'; done
-printf 'shadow\0%s\0' "$(getent shadow -- "$@")"
+s=$(getent shadow -- "$@")
+printf 'shadow\0%s\0' "$s"
+case $s in *:*:*:*:*:*:*:[0-9]*:*) printf 'now\0%s\0' "$(date +%s)" ;; esac
 }
 forge_users"#;
 
@@ -61,6 +64,8 @@ struct UserOutput<'a> {
     passwd: Option<BTreeMap<&'a str, &'a str>>,
     groups: BTreeMap<&'a str, Vec<&'a str>>,
     shadow: Option<BTreeMap<&'a str, &'a str>>,
+    /// The host's clock, if an account has a date of expiry.
+    now: Option<u64>,
 }
 
 fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
@@ -88,6 +93,7 @@ impl<'a> UserOutput<'a> {
                     let Some(lists) = read_group_lists(&mut fields) else { break };
                     seen.groups.extend(names.into_iter().zip(lists));
                 }
+                b"now" => seen.now = fields.next().and_then(parse_utf8).and_then(|now| now.parse().ok()),
                 b"shadow" => seen.shadow = fields.next().and_then(parse_utf8).map(index_by_name),
                 _ => return None,
             }
@@ -116,6 +122,7 @@ impl<'a> UserOutput<'a> {
             locked: hash.map(|hash| hash.starts_with(['!', '*'])),
             // `usermod --unlock` removes a leading `!`; `*` and an empty rest are not passwords.
             ages: shadow.is_some_and(|line| has_ageing(line)),
+            expired: shadow.zip(self.now).is_some_and(|(line, now)| has_expired(line, now)),
             has_password: hash.map(|hash| !matches!(hash.trim_start_matches('!').bytes().next(), None | Some(b'*'))),
         })))
     }
@@ -127,6 +134,12 @@ fn has_ageing(line: &str) -> bool {
     let fields: Vec<&str> = line.split(':').skip(3).take(5).collect();
     let is_default = |(at, value): (usize, &&str)| value.is_empty() || *["0", "99999", "7", "-1", "-1"][at] == **value;
     line.split(':').nth(2) == Some("0") || !fields.iter().enumerate().all(is_default)
+}
+
+/// Reports whether the account of a line of shadow has expired (`check_shadow_expiry` in pam_unix: on that day).
+fn has_expired(line: &str, now: u64) -> bool {
+    let day = line.split(':').nth(7).and_then(|day| day.parse::<u64>().ok());
+    day.is_some_and(|day| now / 86_400 >= day)
 }
 
 fn index_by_name(lines: &str) -> BTreeMap<&str, &str> {

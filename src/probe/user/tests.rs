@@ -26,6 +26,7 @@ fn accounts_are_parsed_with_groups_and_lock_state() {
         shell: "/bin/bash".into(),
         groups: vec!["adm".into(), "ops".into()],
         locked: Some(true),
+        expired: false,
         ages: false,
         has_password: Some(false),
     };
@@ -73,4 +74,12 @@ fn users_are_queried_individually_if_the_batch_fails() {
     let Ok(UserState::Present(bob)) = one("bob", &printed(text)) else { panic!() };
     assert_eq!((bob.group.as_str(), bob.groups), ("staff", vec!["domain users".to_owned()]));
     assert_eq!(one("ann", &printed(text)).expect_err("`id` failed").why, "`getent` returned no answer");
+}
+
+#[test]
+fn account_expires_on_its_day() {
+    let line = "ops:!:19000:0:99999:7::20000:";
+    assert!(has_expired(line, 20_000 * 86_400));
+    assert!(!has_expired(line, 20_000 * 86_400 - 1));
+    assert!(!has_expired("ops:!:19000:0:99999:7:::", 20_000 * 86_400));
 }

@@ -33,7 +33,8 @@ not armored). The key is `key` (a file in the inventory's tree), `key_text`, or 
 on the host).
 
 **Compares** content, owner and mode of both files, and checks that apt has an index of every suite that is not older
-than the files. An unchanged step reports `the source, its key and its index match`.
+than the files. An unchanged step reports `the source, its key and its index match`. apt's own configuration is not
+read: `Dir::Etc::sourceparts` can make apt read its sources from another directory.
 
 **`fingerprint`** pins the key: the key file must contain exactly the listed keys. `key` and `key_text` are checked
 when forge reads the inventory. A key on the host with other fingerprints blocks the step.

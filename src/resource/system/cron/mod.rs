@@ -3,13 +3,13 @@
 mod schedule;
 
 use crate::diag::Diag;
-use crate::model::{DisruptionClass, SecretStore, StepVerdict, UndoEffect, Value};
-use crate::probe::{CheckProbe, Observation, Probe, UnansweredReason};
+use crate::model::{BlockClass, DisruptionClass, SecretStore, StepVerdict, UndoEffect, Value};
+use crate::probe::{CheckProbe, Observation, Probe, UnansweredReason, UserState};
 use crate::resource::shared::composite::{PartAssessments, render_part};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::job_account::{assess_job_account, job_account_probe};
 use crate::resource::shared::shell;
-use crate::resource::shared::support::{bad_value, output, required_text, unit_state, will_be_provided};
+use crate::resource::shared::support::{bad_value, output, required_text, unit_state, user_state, will_be_provided};
 use crate::resource::traits::{GuardSupport, KindTraits};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, ChangedPart,
@@ -32,7 +32,8 @@ and `-`, so forge rejects them, as it rejects invalid schedules.
 and checks that a cron daemon is active: `cron.service` or `crond.service`. An
 unchanged step reports `content, owner and mode match; cron.service is active`.
 
-**Blocked**: the account does not exist; cron then ignores the file.
+**Blocked**: the account does not exist; cron then ignores the file. Or it has expired (`chage -E`); cron then starts
+no job of it. Other rules of PAM, such as a password that must be changed, are not read.
 
 **Pending**: the file matches, but cron is not installed or not active. Add `package` and `service` steps before this
 one, or use a `timer`, which needs only systemd. The plan that writes the file already reports this.
@@ -224,9 +225,23 @@ impl CronResource {
         }
     }
 
+    /// Returns the judgement of a job whose account has expired.
+    fn assess_expiry(&self, seen: &Observation) -> Option<Assessment<CronDiff>> {
+        let probe = job_account_probe(&self.user)?;
+        let Ok(UserState::Present(account)) = user_state(seen, &probe) else { return None };
+        account.expired.then(|| {
+            let reason = format!("account `{}` has expired: cron starts no job of it", self.user);
+            let blocked = Assessment::blocked(BlockClass::Host, reason, json!({ "account": "expired" }));
+            blocked.host_hint(format!("run `chage -E -1 {}` on the host, or declare another `user`", self.user))
+        })
+    }
+
     /// Evaluates account, file and daemon. The plan reports a missing daemon even if the file still has to be written.
     fn assess_job(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<CronDiff> {
         if let Some(judged) = assess_job_account(&self.user, "cron ignores the file", seen, cx.predicted) {
+            return judged;
+        }
+        if let Some(judged) = self.assess_expiry(seen) {
             return judged;
         }
         let daemon = self.assess_daemon(seen, cx);

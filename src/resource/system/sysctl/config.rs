@@ -29,9 +29,9 @@ impl SysctlOverride {
 }
 
 /// Returns the path of a key below `/proc/sys`. Whichever of `.` and `/` occurs first is the separator; the other one
-/// is then a literal character.
+/// is then a literal character. Repeated separators are one, as for the kernel.
 pub(super) fn key_path(key: &str) -> String {
-    match key.find(['.', '/']) {
+    let path = match key.find(['.', '/']) {
         Some(at) if key[at..].starts_with('.') => key
             .chars()
             .map(|c| {
@@ -45,7 +45,8 @@ pub(super) fn key_path(key: &str) -> String {
             })
             .collect(),
         _ => key.to_owned(),
-    }
+    };
+    path.split('/').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
 }
 
 /// Returns the usual spelling of a path: with dots, or with slashes if a part contains a dot.
@@ -125,6 +126,9 @@ mod tests {
         assert_eq!(key_path("net.ipv4.ip_forward"), "net/ipv4/ip_forward");
         assert_eq!(key_path("net.ipv4.conf.eth0/100.forwarding"), "net/ipv4/conf/eth0.100/forwarding");
         assert_eq!(key_path("net/ipv4/conf/eth0.100/forwarding"), "net/ipv4/conf/eth0.100/forwarding");
+        for key in ["net//ipv4/ip_forward", "/net/ipv4///ip_forward", "net..ipv4.ip_forward"] {
+            assert_eq!(key_path(key), "net/ipv4/ip_forward");
+        }
         for place in ["net/ipv4/ip_forward", "net/ipv4/conf/eth0.100/forwarding"] {
             assert_eq!(key_path(&format_key(place)), place);
         }
