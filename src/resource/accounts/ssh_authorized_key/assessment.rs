@@ -195,7 +195,7 @@ impl SshAuthorizedKeyResource {
                 lines.to_text(),
                 (changes_first, second.as_ref()),
             )),
-            second,
+            second: second.map(Box::new),
         };
         Ok(Assessment::differs(describe_differences(&diff, &path), diff, DisruptionClass::D0, basis))
     }

@@ -36,7 +36,7 @@ pub(super) enum AuthorizedKeysDiff {
         file: AccessDiff,
         edit: Box<FileEdit>,
         /// What must go from `authorized_keys2`.
-        second: Option<SecondFileDiff>,
+        second: Option<Box<SecondFileDiff>>,
     },
 }
 
@@ -107,7 +107,7 @@ impl ResourceDiff for AuthorizedKeysDiff {
                     ..key.render_change("key").with_aspect(ChangeAspect::Content)
                 });
                 let access = [folder.render_changes("folder"), file.render_changes("file")];
-                let second = second.as_ref().and_then(SecondFileDiff::render_change);
+                let second = second.as_deref().and_then(SecondFileDiff::render_change);
                 keys.into_iter().chain(access.into_iter().flatten()).chain(second).collect()
             }
         }
@@ -123,7 +123,7 @@ impl ResourceDiff for AuthorizedKeysDiff {
 
 /// Returns the mode that a change gives: `own` is added, foreign write permission goes.
 pub(super) fn complete_mode(mode: u32, own: u32) -> u32 {
-    mode & !FOREIGN_WRITE | own
+    (mode & !FOREIGN_WRITE) | own
 }
 
 /// Owner and mode that sshd ignores keys because of. Anything else is left as it is.
