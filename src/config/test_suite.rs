@@ -286,7 +286,8 @@ impl TestDefinition {
     /// Returns whether the test is run for each adapter.
     pub fn uses_rails(&self) -> bool {
         let words = self.programs.list_programs().into_iter().flatten();
-        words.flat_map(|word| find_placeholders(word)).any(|(_, name)| TestPrograms::RAIL_NAMES.contains(&name))
+        let mut names = words.flat_map(|word| find_placeholders(word)).map(|(_, name)| name);
+        names.any(|name| TestPrograms::RAIL_NAMES.contains(&name) && !self.parameters.contains_key(name))
     }
 }
 
@@ -388,6 +389,16 @@ impl TestOutput {
     /// Returns whether the test passes or fails without a limit, so that an entry declares none.
     pub fn has_own_verdict(self) -> bool {
         matches!(self, Self::Dcgm | Self::GpuClocks | Self::Rping | Self::Pingpong)
+    }
+
+    /// Returns whether the programs of a server and of its client are judged together.
+    pub fn needs_two_ends(self) -> bool {
+        matches!(self, Self::Rping | Self::Pingpong)
+    }
+
+    /// Returns whether the output can show a fault even if the program was stopped.
+    pub fn has_faults(self) -> bool {
+        matches!(self, Self::GpuClocks | Self::Rping | Self::Pingpong)
     }
 
     /// Returns whether greater values are better.

@@ -95,6 +95,15 @@ fn read_definition_file(node: &YamlNode, name: &str, cx: &mut LoadContext<'_>) -
         check_placeholders(programs, &names, &table, cx);
     }
     let rests_on = read_basis(&table, cx);
+    if let (Some(output), Some(TestPrograms::Host(_) | TestPrograms::Group(_))) = (output, &programs)
+        && output.needs_two_ends()
+    {
+        let message = format!("output `{}` needs a test with a server: scope `loopback` or `pair`", output.name());
+        let node = table.get("output").map(|node| node.span);
+        if let Some(span) = node {
+            cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(span));
+        }
+    }
     let listens = read_listening(&table, programs.as_ref(), cx);
     Some(TestDefinition {
         name: name.to_owned(),

@@ -21,17 +21,19 @@ pub(super) fn list_value_facts(programs: &TestPrograms) -> Vec<&'static str> {
     if has_address { vec!["rdma", "network"] } else { Vec::new() }
 }
 
-/// Returns the values that the program of a host uses, of hosts that are the server and its own.
+/// Returns the values that the program of a host uses, of hosts that are the server and its own; a declared parameter of
+/// that name takes precedence.
 ///
 /// # Errors
 /// The adapter has no such value, or it is not known: the host and the reason.
 pub(super) fn read_adapter_values(
     words: &[String],
+    declared: &BTreeMap<String, String>,
     (server, own): (&TestHost<'_>, &TestHost<'_>),
     rail: Option<&str>,
 ) -> Result<BTreeMap<String, String>, String> {
     let mut values = BTreeMap::new();
-    for name in list_names(words.iter()) {
+    for name in list_names(words.iter()).into_iter().filter(|name| !declared.contains_key(*name)) {
         let host = if name == SERVER_ADDRESS { server } else { own };
         let read = if name == GID_INDEX { read_gid_index } else { read_address };
         let value = rail.ok_or_else(|| "the test names no adapter".to_owned());

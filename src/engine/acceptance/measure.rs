@@ -135,7 +135,7 @@ impl MeasureContext<'_> {
         let fill = |words: &[String], host: &TestHost<'_>| {
             let own = add_gpu_memory(words, host.facts(), rail).map_err(|why| format!("{}: {why}", host.name))?;
             let mut values = parameters.clone();
-            values.extend(read_adapter_values(words, (server, host), rail)?);
+            values.extend(read_adapter_values(words, &parameters, (server, host), rail)?);
             fill_words(&own, &values)
         };
         let (server_words, client_words) = match (fill(server_words, server), fill(client_words, client)) {
@@ -273,12 +273,12 @@ impl MeasureContext<'_> {
         let done = &end.output;
         let stdout = String::from_utf8_lossy(&done.finished.stdout).into_owned();
         outputs.push(read_output(done));
+        let limit = format!("the limit of {} s stopped the program", self.test.definition.limit_s);
         match end.stopped_by {
             Some(StopCause::User) => return not_measured(STOPPED, outputs),
-            Some(StopCause::Limit) => {
-                let limit = self.test.definition.limit_s;
-                return not_measured(&format!("the limit of {limit} s stopped the program"), outputs);
-            }
+            // One end may have said what failed, and the other one waited for it.
+            Some(StopCause::Limit) if self.test.definition.output.has_faults() => {}
+            Some(StopCause::Limit) => return not_measured(&limit, outputs),
             None => {}
         }
         // A program that judges itself also exits with an error if it has found one.
@@ -289,7 +289,10 @@ impl MeasureContext<'_> {
             Ok(expected) => expected,
             Err(why) => return not_measured(&why, outputs),
         };
-        let failure = (done.finished.status != 0).then(|| describe_failure(done));
+        let failure = match end.stopped_by {
+            Some(_) => Some(limit),
+            None => (done.finished.status != 0).then(|| describe_failure(done)),
+        };
         let client = format!("{stdout}{}", String::from_utf8_lossy(&done.finished.stderr));
         let server = outputs.first().map(UntrustedText::raw).unwrap_or_default();
         let ends = ConnectionEnds { client: &client, server, failure: failure.as_deref() };
