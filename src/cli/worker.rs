@@ -359,9 +359,9 @@ impl<B: Backend> TaskRun<'_, B> {
     async fn apply_plan(&self, loaded: LoadedProject<B::Project>, plan: &str, failed: usize) -> VerbResult {
         let shard: ShardPlan = self.store.get(plan).map_err(store_error)?;
         let (project, hosts) = loaded;
-        let hosts: Vec<HostName> = hosts.into_iter().filter(|host| !self.repeat_report(host)).collect();
+        let (done, hosts): (Vec<_>, Vec<_>) = hosts.into_iter().partition(|host| self.repeat_report(host));
         let sent = Arc::new(Mutex::new(BTreeSet::new()));
-        let settings = self.with_role(failed, &sent, shard.outside.clone());
+        let settings = self.with_role(failed, &sent, OutsideState { done, ..shard.outside.clone() });
         let loaded = (project, hosts);
         let mut seen = self.observe_hosts(&loaded, ObservePurpose::Change, &settings).await;
         let (project, hosts) = loaded;

@@ -500,7 +500,7 @@ impl ObservationRun<'_> {
         let mut secrets = observed.secrets.clone();
         let ground = self.plan_context(&observed.exports, &chosen, &observed.secrets);
         let others = match self.options.replay.part || self.options.rehearsal {
-            true => OtherHosts::ObservedElsewhere,
+            true => OtherHosts::ObservedElsewhere { done: &self.options.replay.outside.done },
             false => OtherHosts::Unknown,
         };
         let mut published = plan::read_exported_values(ground, &observed.seen, others, &mut secrets);

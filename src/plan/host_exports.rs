@@ -176,10 +176,12 @@ impl HostExports {
     }
 
     /// Records that nothing tells any more which values a host exports: what readers wait for has no answer, and it is not
-    /// known either whether the host still has a value that was withdrawn.
-    pub fn lose_host(&mut self, host: &HostName) {
+    /// known either whether the host still has a value that was withdrawn. `acted`: something acted on the host and died, so
+    /// that nothing is known of its other values either.
+    pub fn lose_host(&mut self, host: &HostName, acted: bool) {
         for value in self.0.values_mut().filter_map(|slot| slot.by_host.get_mut(host)) {
-            if matches!(value, HostExport::Pending | HostExport::Withdrawn(_)) {
+            let is_known = matches!(value, HostExport::Known(_));
+            if matches!(value, HostExport::Pending | HostExport::Withdrawn(_)) || acted && is_known {
                 *value = HostExport::Missing(MissingExport::NoAnswer);
             }
         }
@@ -325,7 +327,7 @@ impl ExportSlot {
 pub fn read_exported_values(
     ground: PlanContext<'_>,
     seen: &[ObservedHost],
-    others: OtherHosts,
+    others: OtherHosts<'_>,
     secrets: &mut SecretStore,
 ) -> HostExports {
     let mut published = HostExports::default();
@@ -347,19 +349,20 @@ pub fn read_exported_values(
             }
         }
     }
-    if others == OtherHosts::Unknown {
-        mark_unobserved_hosts(ground, seen, &mut published);
-    }
+    mark_unobserved_hosts(ground, seen, others, &mut published);
     published
 }
 
 /// Who observes the hosts that an observation leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OtherHosts {
+pub enum OtherHosts<'h> {
     /// Nothing observes them: their exports are not known.
     Unknown,
     /// Another worker of the run, or the plan of a rehearsal, observes them.
-    ObservedElsewhere,
+    ObservedElsewhere {
+        /// Those that nothing observes again.
+        done: &'h [HostName],
+    },
 }
 
 /// Returns whether a step instance exports values: one that is being removed does not.
@@ -369,12 +372,23 @@ pub fn exports_values(turn: &StepInstance<'_>) -> bool {
 
 /// Marks the exports of the hosts that the run leaves out, and of those that did not answer, except of steps that do not
 /// apply to them whatever they report.
-fn mark_unobserved_hosts(ground: PlanContext<'_>, seen: &[ObservedHost], published: &mut HostExports) {
-    let seen: BTreeMap<&HostName, bool> = seen.iter().map(|seen| (&seen.host, seen.is_observed())).collect();
+fn mark_unobserved_hosts(
+    ground: PlanContext<'_>,
+    seen: &[ObservedHost],
+    others: OtherHosts<'_>,
+    published: &mut HostExports,
+) {
+    let mut seen: BTreeMap<&HostName, bool> = seen.iter().map(|seen| (&seen.host, seen.is_observed())).collect();
+    if let OtherHosts::ObservedElsewhere { done } = others {
+        for host in done {
+            seen.entry(host).or_insert(false);
+        }
+    }
     for (host, instances) in &ground.project.instances {
         let why = match seen.get(host) {
             Some(true) => continue,
             Some(false) => MissingExport::NoAnswer,
+            None if others != OtherHosts::Unknown => continue,
             None => MissingExport::NotInRun,
         };
         for instance in instances.iter().filter(|instance| !instance.absent) {
@@ -540,15 +554,18 @@ mod tests {
         let mut exports = HostExports::default();
         exports.set_entry(entry(json!("old")));
         let host = HostName::new("a");
-        exports.lose_host(&host);
+        exports.lose_host(&host, false);
         assert_eq!(exports.list_entries(|_, _, _| true), [entry(json!("old"))], "nothing waits for it");
         let lost = [ExportEntry { value: ExportEntryValue::Missing(MissingExport::NoAnswer), ..entry(json!(1)) }];
         for before in [HostExport::Withdrawn(json!("old")), HostExport::Pending] {
             exports.0.get_mut(&("r".to_owned(), "v".to_owned())).unwrap().by_host.insert(host.clone(), before);
-            exports.lose_host(&host);
+            exports.lose_host(&host, false);
             exports.abandon_host(&host);
             assert_eq!(exports.list_entries(|_, _, _| true), lost);
         }
+        exports.set_entry(entry(json!("old")));
+        exports.lose_host(&host, true);
+        assert_eq!(exports.list_entries(|_, _, _| true), lost, "it may have changed");
     }
 
     #[test]

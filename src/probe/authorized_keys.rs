@@ -10,8 +10,8 @@ use crate::script::safe_path;
 /// Prints fields: `user`, name, status of `getent` (2: no such account), its line; perhaps
 /// `unsearchable`, name, the first directory on the way to the home that the account itself cannot search; then the
 /// output of the path snippet for the directories above them, for homes, folders and files, in the order of the
-/// accounts: bodies of all first files, then of all second files. `any` never equals the digest of a body. An account owns the files in its home: a link there
-/// does not lead to keys, and each file is read separately.
+/// accounts: bodies of all first files, then of all second files. `any` never equals the digest of a body. An account
+/// owns the files in its home: a link there does not lead to keys, and each file is read separately.
 ///
 /// sshd opens the files as the account. Only a process of the account tells whether it reaches them: groups and access
 /// lists count too. It gets none of forge's channels, since the account could write to them. Without a line for `/`, forge

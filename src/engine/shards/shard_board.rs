@@ -446,7 +446,8 @@ impl<'p> ShardBoard<'p> {
         let host = &report.host;
         self.drop_requests(host);
         let is_sound = matches!(report.outcome, HostOutcome::Ok | HostOutcome::Changed);
-        if self.orphaned.remove(host) && is_sound {
+        let is_orphaned = self.orphaned.remove(host);
+        if is_orphaned && is_sound {
             self.board.forget_trouble(host);
             self.record_reported_phases(report);
         }
@@ -469,7 +470,7 @@ impl<'p> ShardBoard<'p> {
         let is_given = self.given.contains(host);
         self.exports.note_change(&self.board, host, || {
             if is_given {
-                self.board.update_shared_values(|shared| shared.published.lose_host(host));
+                self.board.update_shared_values(|shared| shared.published.lose_host(host, is_orphaned && !is_sound));
             }
             self.board.finish_host(host, outcome);
         });

@@ -56,6 +56,9 @@ impl StartOrder {
 pub struct OutsideState {
     /// The values that they export, without those that contain secrets.
     pub exports: Vec<ExportEntry>,
+    /// Hosts of this worker that an earlier one finished: nothing observes them again. Known to the worker only.
+    #[serde(skip)]
+    pub done: Vec<HostName>,
 }
 
 /// The part of a worker's run that concerns its coordinator.

@@ -231,6 +231,24 @@ fn value_of_a_maker_that_nothing_hears_of_is_missing() {
     }
 }
 
+/// Maker and reader have the same worker, whose replacement does not reach the maker.
+#[test]
+fn value_of_a_host_that_the_replacement_does_not_reach_is_missing() {
+    let stage = changed_makers();
+    let host = stage.clone();
+    let setup = WorkerSetup::new(1, 8).with_kills(move |worker, message| {
+        let dies = worker == 1 && is_key_started(message, "n1");
+        if dies {
+            host.create_host_file("n1", ".sim/refuse");
+        }
+        dies
+    });
+    let ran = run_with_workers(&stage, setup);
+    let told = ran.describe_step("n3", "reader/all");
+    assert!(told.contains("no answer: n1"), "{told}");
+    assert_eq!(stage.read_file("n3", "all"), "n1=k n2=k ", "unchanged");
+}
+
 /// The report of the first worker is stored, but the coordinator has read no value.
 #[test]
 fn value_that_was_lost_with_its_worker_is_missing() {
