@@ -20,8 +20,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const NAMES_CAP: usize = 60_000;
 
 /// Prints fields that end with NUL: `barred`, a link and why it is not followed; ten per path that exists; `errors` and
-/// `stat`'s output about the others; `dangling`, a link that leads to nothing; `sum`, a path and the digest of a file that was read separately; `sums` and the
-/// output of `sha256sum`; `body`, the number of the want, base64.
+/// `stat`'s output about the others; `dangling`, a link that leads to nothing; `sum`, a path and the digest of a file that
+/// was read separately; `sums` and the output of `sha256sum`; `body`, the number of the want, base64.
 ///
 /// `forge_leads` sets lists of directories, each between line breaks: those in `bars` are not read, in those in `weak`
 /// other users can replace entries, in those in `sticky` entries that are not root's. Directories precede their

@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 
 /// Prints fields: `passwd`, status, lines; `groups`, names of existing accounts, an empty field, for each of them its
 /// groups and an empty field, and a colon with the status; `shadow`, lines; and `now`, seconds since the epoch, if an
-/// account has a date of expiry. Status 2 means that some name is
-/// unknown. `id` accepts several names since coreutils 8.31, and fails if a group has no name: each account is then
-/// queried separately, and the groups received so far count.
+/// account has a date of expiry. Status 2 means that some name is unknown. `id` accepts several names since coreutils 8.31,
+/// and fails if a group has no name: each account is then queried separately, and the groups received so far count.
 const SNIPPET: &str = r#"need getent; need id
 forge_users() {
 p=$(getent passwd -- "$@"); r=$?

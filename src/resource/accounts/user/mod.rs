@@ -5,14 +5,15 @@ mod user_diff;
 use self::user_diff::{UserAttributes, UserComparison, UserDiff, describe_lock};
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, StepVerdict, UndoDeclaration, UndoEffect, Value};
-use crate::probe::{CheckProbe, Observation, Probe, UnansweredReason, UserInfo, UserState};
+use crate::probe::{CheckProbe, Observation, PathState, PathType, Probe, UnansweredReason, UserInfo, UserState};
 use crate::resource::shared::accounts::{
     AccountName, account_probes, assess_taken_number, assess_uncreated, expect_membership_changes, require_accounts,
 };
+use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::shell;
 use crate::resource::shared::shell::RETRY_FUNCTION;
 use crate::resource::shared::support::{
-    bad_value, check_account_name, output, required_text, user_state, will_be_provided,
+    bad_value, check_account_name, output, path_state, required_text, user_state, will_be_provided,
 };
 use crate::resource::traits::{EffectReach, KindTraits, PackageExposure};
 use crate::resource::{
@@ -39,7 +40,7 @@ the lock. A new home path is only recorded in the account; no files are moved. *
 existing account changes: its running processes and its files outside home keep the old uid.
 
 The login shell must be an executable file: otherwise the step is **blocked**, also if the account has that shell,
-because nobody could log in. An earlier step may bring it.
+because its logins fail. An earlier step may bring it.
 
 `locked: false` unlocks an existing password. **Blocked**: the account has no password, which includes every new account.
 This kind does not set passwords.
@@ -164,17 +165,10 @@ impl UserResource {
         })))
     }
 
-    /// Returns the check that reports whether the declared shell can be executed.
+    /// Returns the probe of the declared shell.
     fn shell_probe(&self) -> Option<Probe> {
         let shell = self.shell.as_ref().filter(|_| !self.absent)?;
-        Some(Probe::Check(Box::new(CheckProbe {
-            id: format!("shell {shell}"),
-            script: IS_PROGRAM.to_owned(),
-            user: None,
-            cwd: None,
-            env: vec![("FORGE_SHELL".to_owned(), shell.clone())],
-            timeout_s: Some(10),
-        })))
+        Some(path_probe(shell))
     }
 
     /// Blocks an account with a shell that cannot be executed. An earlier step may bring it.
@@ -186,7 +180,7 @@ impl UserResource {
     ) -> Assessment<UserDiff> {
         let (Some(shell), Some(probe)) = (&self.shell, self.shell_probe()) else { return judgement };
         // Without an answer, as from a recording of a former release, nothing is known against the shell.
-        let is_missing = output(seen, &probe).is_ok_and(|found| found.status == 1);
+        let is_missing = path_state(seen, &probe).is_ok_and(|state| !may_be_executed(state));
         let may_come = || {
             will_be_provided(cx.predicted, &ProvidedItem::Path(shell.clone()))
                 || cx.predicted.is_some_and(|earlier| earlier.is_opaque || earlier.may_bring_files)
@@ -195,7 +189,7 @@ impl UserResource {
         if !is_missing || !is_decided || may_come() {
             return judgement;
         }
-        let reason = format!("login shell `{shell}` is not an executable file, so nobody can log in");
+        let reason = format!("login shell `{shell}` is not an executable file: logins of the account fail");
         let blocked = Assessment::blocked(BlockClass::Host, reason, json!({ "shell": null }));
         blocked.hint("install it with a step before this one, or declare another `shell`")
     }
@@ -401,8 +395,14 @@ fn block_unlock(account: &str) -> Assessment<UserDiff> {
         .host_hint("set a password first with `passwd`, or omit `locked`")
 }
 
-/// Succeeds if the shell is an executable file.
-const IS_PROGRAM: &str = "[ -f \"$FORGE_SHELL\" ] && [ -x \"$FORGE_SHELL\" ]";
+/// Reports whether a path is an executable file, or a link that leads to something.
+fn may_be_executed(state: &PathState) -> bool {
+    match state {
+        PathState::Present(info) if info.kind == PathType::File => info.mode & 0o111 != 0,
+        PathState::Present(info) => info.kind == PathType::Symlink && !info.dangling,
+        PathState::Absent => false,
+    }
+}
 
 /// Prints the account with a uid. Status 2 if no account has it.
 const HOLDER_OF_UID: &str = "getent passwd \"$FORGE_UID\"";
