@@ -32,8 +32,8 @@ runs that long after the timer started and after each run, with an accuracy of a
 minute.
 
 **Compared** are both units, as kind `unit` compares them, and the timer, as kind `service` does: enabled, active, and
-started after its unit last changed. A timer that is active but will never elapse again is **blocked**, and so is one with
-a drop-in, which can change the schedule. An unchanged
+started after its unit last changed. A timer that is active but will never elapse again is **blocked**. The reason names
+drop-ins of both units that something else wrote; what they change, such as the schedule, is not compared. An unchanged
 step reports `both units match, and systemd has loaded them; running and enabled; no input changed since it started;
 next run at 2026-11-22 00:00:00 UTC`. A time that counts from the last run or the start of the host is not shown,
 because it differs from host to host.
@@ -94,7 +94,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         user: fields.get_text("user").unwrap_or("root").to_owned(),
         calendar: fields.get_text("calendar").map(str::to_owned),
         service: unit("service", &service),
-        timer: unit("timer", &timer).without_drop_ins(),
+        timer: unit("timer", &timer),
         state: ServiceResource::for_unit(&format!("{name}.timer"), !absent),
         name,
         absent,
