@@ -10,7 +10,7 @@ use super::run_context::ApplyContext;
 use super::run_options::{RunOptions, SessionRequest};
 use super::session_connector::OpenSession;
 use super::window::note_drain_obstacles;
-use crate::config::{ExpansionState, ExportedValues, PendingInput, Project, StepExpander};
+use crate::config::{ExpansionState, ExportedValues, PendingInput, Project, StepExpander, TransportKind};
 use crate::graph::StepIndex;
 use crate::model::{HostName, SecretStore, UntrustedText};
 use crate::object::ClusterAbsence;
@@ -210,7 +210,7 @@ pub(super) async fn observe_probes(
         let seen = match opened {
             Ok(glance) => {
                 let other = open_second_channel(&*glance, &host, second, &project.secrets);
-                let (seen, refused) = tokio::join!(query_host(&*glance, &host, &own, &project.secrets), other);
+                let (seen, refused) = tokio::join!(query_host(project, &*glance, &host, &own), other);
                 glance.close().await;
                 refused.filter(|_| seen.is_observed()).unwrap_or(seen)
             }
@@ -323,7 +323,7 @@ impl ObservationRun<'_> {
     async fn run_trips(&self, link: &(impl ReadOnlySession + ?Sized), host: &HostName) -> ObservedHost {
         let secrets = &self.project.secrets;
         let blank = ObservedHost::from_observation(host, Default::default(), 0);
-        let mut seen = query_host(link, host, &self.list_needed_probes(&blank), secrets).await;
+        let mut seen = query_host(self.project, link, host, &self.list_needed_probes(&blank)).await;
         if !seen.is_observed() {
             return seen;
         }
@@ -551,15 +551,24 @@ async fn open_second_channel(
     (error.kind == TransportErrorKind::Channel).then(|| from_failed_session(host, &error))
 }
 
+/// Sends the first probes. A host whose login sees other mounts than the host itself counts as not observed, except where a
+/// command is declared, which decides itself what it enters.
 async fn query_host(
+    project: &Project,
     link: &(impl ReadOnlySession + ?Sized),
     host: &HostName,
     probes: &BTreeSet<Probe>,
-    secrets: &SecretStore,
 ) -> ObservedHost {
-    match link.observe(probes, secrets).await {
+    let seen = match link.observe(probes, &project.secrets).await {
         Ok(observation) => ObservedHost::from_observation(host, observation, 1),
-        Err(error) => from_failed_session(host, &error),
+        Err(error) => return from_failed_session(host, &error),
+    };
+    let enters = |declared: &crate::config::Host| matches!(declared.connect.transport, TransportKind::Command(_));
+    match seen.has_own_mounts() && !project.hosts.get(host).is_some_and(enters) {
+        true => {
+            ObservedHost { trips: seen.trips, ..ObservedHost::from_unreachable(host, UnreachableReason::own_mounts()) }
+        }
+        false => seen,
     }
 }
 

@@ -213,12 +213,7 @@ impl ObservedHost {
     }
 
     /// Builds the state from the answers of a host.
-    ///
-    /// A host whose login sees other mounts than the host's processes counts as not observed.
     pub fn from_observation(host: &HostName, mut observation: Observation, trips: u32) -> Self {
-        if matches!(observation.get(&Probe::Account), Ok(ProbeReading::Account(ScriptAccount::Isolated))) {
-            return Self { trips, ..Self::from_unreachable(host, UnreachableReason::own_mounts()) };
-        }
         let HostRecords { records, unreadable, key } = parse_records(&observation);
         let secret_claims = list_secret_claims(&records);
         withhold_bodies(&mut observation, &secret_claims);
@@ -280,6 +275,11 @@ impl ObservedHost {
             Some(ObservedNode::Node { left, .. }) => left.as_ref(),
             _ => None,
         }
+    }
+
+    /// Reports whether what answered sees other mounts than the host's process 1.
+    pub fn has_own_mounts(&self) -> bool {
+        matches!(self.observation.get(&Probe::Account), Ok(ProbeReading::Account(ScriptAccount::Isolated)))
     }
 
     /// Reports whether the host answered.

@@ -101,7 +101,7 @@ fn report_unknown(check: &'static str, why: &UnansweredReason) -> DoctorFinding 
 
 fn check_account(observation: &Observation) -> DoctorFinding {
     match observation.get(&Probe::Account) {
-        Ok(ProbeReading::Account(ScriptAccount::Root)) => {
+        Ok(ProbeReading::Account(ScriptAccount::Root | ScriptAccount::Isolated)) => {
             DoctorFinding::new(DoctorSeverity::Ok, "root", "runs as root")
         }
         Ok(ProbeReading::Account(ScriptAccount::Other(name))) => {
@@ -123,7 +123,7 @@ fn check_script_output(seen: &ObservedHost, output: &ProbeOutput) -> Vec<DoctorF
     found.extend(report_login(output));
     found.push(check_tools(output));
     let account = seen.observation.get(&Probe::Account);
-    let is_root = matches!(account, Ok(ProbeReading::Account(ScriptAccount::Root)));
+    let is_root = matches!(account, Ok(ProbeReading::Account(ScriptAccount::Root | ScriptAccount::Isolated)));
     found.extend(check_filesystems(output, is_root));
     found.push(check_clock(seen, output));
     found.push(check_host_lock(output));
