@@ -61,9 +61,9 @@ pub(super) async fn apply_part(
     cancel: &CancelSignal,
 ) -> RunReport {
     let began = Instant::now();
-    let ObservedHosts { seen, chosen, published, exports, secrets, mut links, api, missing, .. } = observed;
+    let ObservedHosts { seen, chosen, published, secrets, mut links, api, missing, .. } = observed;
     let mut seen: BTreeMap<HostName, ObservedHost> = seen.into_iter().map(|s| (s.host.clone(), s)).collect();
-    let shared = SharedValues { published, exports, secrets };
+    let shared = SharedValues::new(published, secrets);
     let readers = UnchangedReaders::collect(project, plan, &seen, &shared);
     let hosts: Vec<HostTurn<'_>> =
         plan.hosts.iter().filter_map(|host| Some((host, seen.remove(&host.host)?, links.remove(&host.host)))).collect();

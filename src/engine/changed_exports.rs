@@ -52,7 +52,7 @@ impl UnchangedReaders {
 
     /// Marks steps as stale that matched in the plan and declare something else with the values of now.
     pub fn revise_reports(&self, run: &ReaderContext<'_>, now: &SharedValues, reports: &mut [HostReport]) {
-        if self.before.exports == now.exports {
+        if self.before.exports() == now.exports() {
             return;
         }
         for seen in self.hosts.iter().filter(|seen| seen.is_observed()) {
@@ -75,7 +75,7 @@ fn digest_steps(run: &ReaderContext<'_>, seen: &ObservedHost, shared: &SharedVal
         project: run.project,
         expander: run.expander,
         filter: &run.options.filter,
-        exports: &shared.exports,
+        exports: shared.exports(),
         chosen: run.chosen,
         secrets: &shared.secrets,
         policy: run.options.policy,

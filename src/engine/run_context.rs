@@ -107,7 +107,7 @@ impl<'a> ApplyContext<'a> {
             project: self.project,
             expander: self.expander,
             filter: &self.options.filter,
-            exports: &shared.exports,
+            exports: shared.exports(),
             chosen: self.chosen,
             secrets: &shared.secrets,
             policy: self.options.policy,

@@ -9,16 +9,27 @@ use crate::graph::StepIndex;
 use crate::model::{HostName, HostOutcome, SecretStore, StepId, StepPhase};
 use crate::plan::{ExportEntry, HostExports, RolloutPlan, RolloutProgress, WindowTurn, WindowWaiters};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::sync::watch;
 
 /// Values that steps share. Replaced as a whole, so that a reader sees one consistent state.
 #[derive(Clone, Debug, Default)]
 pub struct SharedValues {
     pub published: HostExports,
-    /// The view of `published` for templates.
-    pub exports: ExportedValues,
     pub secrets: SecretStore,
+    /// The view of `published` for templates. With many hosts, it is built only if something reads it.
+    view: OnceLock<ExportedValues>,
+}
+
+impl SharedValues {
+    pub fn new(published: HostExports, secrets: SecretStore) -> Self {
+        Self { published, secrets, view: OnceLock::new() }
+    }
+
+    /// Returns the exported values as templates read them.
+    pub fn exports(&self) -> &ExportedValues {
+        self.view.get_or_init(|| self.published.to_exports())
+    }
 }
 
 /// The state that readers of the board wait on.
@@ -127,7 +138,7 @@ impl SharedRunState {
         self.update_data(|standing| {
             let shared = Arc::make_mut(&mut standing.shared);
             change(shared);
-            shared.exports = shared.published.to_exports();
+            shared.view = OnceLock::new();
         });
     }
 
@@ -165,7 +176,7 @@ impl SharedRunState {
             return Vec::new();
         }
         let shared = self.shared_values();
-        let own = shared.published.list_entries(|_, _, own| own == host);
+        let own = shared.published.list_host_entries(host);
         own.into_iter().map(|entry| entry.without_secret(&shared.secrets)).collect()
     }
 

@@ -208,25 +208,20 @@ impl HostExports {
 
     /// Returns the entries that `admits` accepts, by recipe, name and host.
     pub fn list_entries(&self, admits: impl Fn(&str, &str, &HostName) -> bool) -> Vec<ExportEntry> {
-        let mut entries = Vec::new();
-        for ((recipe, name), slot) in &self.0 {
-            for (host, value) in slot.by_host.iter().filter(|(host, _)| admits(recipe, name, host)) {
-                entries.push(ExportEntry {
-                    recipe: recipe.clone(),
-                    name: name.clone(),
-                    host: host.clone(),
-                    each: slot.each,
-                    partial: slot.partial,
-                    value: match value {
-                        HostExport::Known(value) => ExportEntryValue::Known(value.clone()),
-                        // Readers wait for both.
-                        HostExport::Pending | HostExport::Withdrawn(_) => ExportEntryValue::Pending,
-                        HostExport::Missing(why) => ExportEntryValue::Missing(*why),
-                    },
-                });
-            }
-        }
-        entries
+        let of_slot = |((recipe, name), slot): (&(String, String), &ExportSlot)| {
+            let admitted = slot.by_host.iter().filter(|(host, _)| admits(recipe, name, host));
+            admitted.map(|(host, value)| slot.build_entry((recipe, name), host, value)).collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(of_slot).collect()
+    }
+
+    /// Returns the entries of a host, without a look at those of other hosts.
+    pub fn list_host_entries(&self, host: &HostName) -> Vec<ExportEntry> {
+        let own = self.0.iter().filter_map(|((recipe, name), slot)| {
+            let value = slot.by_host.get(host)?;
+            Some(slot.build_entry((recipe, name), host, value))
+        });
+        own.collect()
     }
 
     /// Takes over an entry.
@@ -287,6 +282,22 @@ impl HostExports {
 }
 
 impl ExportSlot {
+    fn build_entry(&self, (recipe, name): (&str, &str), host: &HostName, value: &HostExport) -> ExportEntry {
+        ExportEntry {
+            recipe: recipe.to_owned(),
+            name: name.to_owned(),
+            host: host.clone(),
+            each: self.each,
+            partial: self.partial,
+            value: match value {
+                HostExport::Known(value) => ExportEntryValue::Known(value.clone()),
+                // Readers wait for both.
+                HostExport::Pending | HostExport::Withdrawn(_) => ExportEntryValue::Pending,
+                HostExport::Missing(why) => ExportEntryValue::Missing(*why),
+            },
+        }
+    }
+
     /// Ends the wait for a host. A value that was withdrawn is what the host still has.
     fn abandon_host(&mut self, host: &HostName) {
         match self.by_host.get_mut(host) {

@@ -32,11 +32,7 @@ pub async fn apply_in_shards(run: &ShardedApply<'_>, plan: &Plan, observed: Obse
     }
     let (cluster, idle): (Vec<_>, Vec<_>) =
         plan.hosts.iter().filter(|host| !acting.contains(&host.host)).partition(|host| host.host.is_cluster());
-    let shared = SharedValues {
-        published: observed.published.clone(),
-        exports: observed.exports.clone(),
-        secrets: observed.secrets.clone(),
-    };
+    let shared = SharedValues::new(observed.published.clone(), observed.secrets.clone());
     let mut observed = SplitObservation::new(observed);
     let readers = UnchangedReaders::collect(run.project, plan, &observed.seen, &shared);
     let acting: Vec<HostName> =

@@ -98,11 +98,7 @@ impl<'p> ShardBoard<'p> {
             // One that lacks only records runs no step. It may wait for hosts that need the place.
             limited: host.has_changes() && find_limited_step(host, &plan.rollout).is_some(),
         });
-        let shared = SharedValues {
-            published: observed.published.clone(),
-            exports: observed.exports.clone(),
-            secrets: observed.secrets.clone(),
-        };
+        let shared = SharedValues::new(observed.published.clone(), observed.secrets.clone());
         Self {
             rollout: &plan.rollout,
             canaries: plan.rollout.canaries.iter().cloned().collect(),

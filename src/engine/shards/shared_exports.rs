@@ -59,7 +59,7 @@ impl SharedExports {
         if self.reads.is_empty() {
             return change();
         }
-        let list_own = || board.shared_values().published.list_entries(|_, _, own| own == host);
+        let list_own = || board.shared_values().published.list_host_entries(host);
         let before = list_own();
         change();
         let secrets = &board.shared_values().secrets;
