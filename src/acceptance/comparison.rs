@@ -23,7 +23,7 @@ pub fn compare_with_baseline(value: f64, baseline: f64, more_is_better: bool, dr
 }
 
 /// Returns the median; `None` without values.
-fn median(values: &[f64]) -> Option<f64> {
+pub(super) fn find_median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
@@ -37,7 +37,7 @@ fn median(values: &[f64]) -> Option<f64> {
 /// Returns the expectation for each value: not worse than the median of all by more than `drop`. `None` with fewer than
 /// three values, which have no majority.
 pub fn expect_peers(values: &[f64], more_is_better: bool, drop: f64, unit: &str) -> Option<ExpectedValue> {
-    let median = median(values).filter(|_| values.len() >= 3)?;
+    let median = find_median(values).filter(|_| values.len() >= 3)?;
     let side = if more_is_better { "below" } else { "above" };
     let percent = format_number(drop * 100.0);
     let origin = format!("{percent} % {side} the median {} of {} results", format_number(median), values.len());
@@ -69,6 +69,6 @@ mod tests {
         let latency = expect_peers(&[1.9, 1.8, 2.6], false, 0.05, "us").unwrap();
         assert_eq!(latency.to_string(), "at most 1.99 us (5 % above the median 1.9 of 3 results)");
         assert_eq!(expect_peers(&[392.0, 300.0], true, 0.05, "Gb/s"), None, "two values have no majority");
-        assert_eq!((median(&[]), median(&[1.0, 4.0])), (None, Some(2.5)));
+        assert_eq!((find_median(&[]), find_median(&[1.0, 4.0])), (None, Some(2.5)));
     }
 }

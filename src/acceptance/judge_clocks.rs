@@ -1,5 +1,6 @@
 //! Judges the clocks of the GPUs of a host under load: compared with each other, and without slowdowns.
 
+use super::comparison::find_median;
 use super::verdict::{TestVerdict, format_number};
 use crate::facts::command::gpu_clocks::{GpuClockRun, GpuClockSample, SLOWDOWNS, parse_gpu_clocks};
 use std::collections::BTreeMap;
@@ -107,16 +108,6 @@ fn find_missing(run: &GpuClockRun, gpus: &[LoadedGpu<'_>], failure: Option<&str>
         }
     });
     load.filter(|_| !gpus.is_empty()).or(unread)
-}
-
-fn find_median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() % 2 {
-        1 => Some(sorted[middle]),
-        _ => Some((sorted.get(middle.checked_sub(1)?)? + sorted.get(middle)?) / 2.0),
-    }
 }
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ mod hold;
 mod host_entry;
 mod host_findings;
 mod host_link;
+mod host_query;
 mod host_report;
 mod host_run;
 mod host_session;

@@ -2,7 +2,8 @@
 
 use super::cluster_nodes::{LazyClusterApi, NodeListing};
 use super::event::{Event, EventSender};
-use super::host_session::{HostSession, describe_transport_error};
+use super::host_query::{from_failed_session, open_second_channel, query_host};
+use super::host_session::HostSession;
 use super::observation_purpose::ObservationPurpose;
 use super::observed_hosts::ObservedHosts;
 use super::read_only_session::ReadOnlySession;
@@ -10,15 +11,13 @@ use super::run_context::ApplyContext;
 use super::run_options::{RunOptions, SessionRequest};
 use super::session_connector::OpenSession;
 use super::window::note_drain_obstacles;
-use crate::config::{ExpansionState, ExportedValues, PendingInput, Project, StepExpander, TransportKind};
+use crate::config::{ExpansionState, ExportedValues, PendingInput, Project, StepExpander};
 use crate::graph::StepIndex;
-use crate::model::{HostName, SecretStore, UntrustedText};
-use crate::object::ClusterAbsence;
+use crate::model::{HostName, SecretStore};
 use crate::plan::{
     self, ChosenHosts, HostContext, MissingCluster, ObservedHost, OtherHosts, PlanContext, UnreachableReason,
 };
 use crate::probe::{Probe, UnansweredReason};
-use crate::transport::{TransportError, TransportErrorKind};
 use futures_util::{FutureExt, StreamExt};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -537,69 +536,11 @@ pub(super) async fn run_on_hosts<T, F: Future<Output = T>>(
     list.into_iter().map(|(_, done)| done).collect()
 }
 
-/// Sends probes over a channel of their own. Returns the host as unreachable if it refuses the channel.
-async fn open_second_channel(
-    link: &(impl ReadOnlySession + ?Sized),
-    host: &HostName,
-    probes: &BTreeSet<Probe>,
-    secrets: &SecretStore,
-) -> Option<ObservedHost> {
-    if probes.is_empty() || host.is_cluster() {
-        return None;
-    }
-    let error = link.observe(probes, secrets).await.err()?;
-    (error.kind == TransportErrorKind::Channel).then(|| from_failed_session(host, &error))
-}
-
-/// Sends the first probes. A host whose login sees other mounts than the host itself counts as not observed, except where a
-/// command is declared, which decides itself what it enters.
-async fn query_host(
-    project: &Project,
-    link: &(impl ReadOnlySession + ?Sized),
-    host: &HostName,
-    probes: &BTreeSet<Probe>,
-) -> ObservedHost {
-    let seen = match link.observe(probes, &project.secrets).await {
-        Ok(observation) => ObservedHost::from_observation(host, observation, 1),
-        Err(error) => return from_failed_session(host, &error),
-    };
-    let enters = |declared: &crate::config::Host| matches!(declared.connect.transport, TransportKind::Command(_));
-    match seen.has_own_mounts() && !project.hosts.get(host).is_some_and(enters) {
-        true => {
-            ObservedHost { trips: seen.trips, ..ObservedHost::from_unreachable(host, UnreachableReason::own_mounts()) }
-        }
-        false => seen,
-    }
-}
-
 fn build_seen_event(seen: &ObservedHost, began: Instant) -> Event {
     match &seen.reach {
         plan::HostReachability::Observed => {
             Event::Observed { host: seen.host.clone(), trips: seen.trips, took: began.elapsed() }
         }
         plan::HostReachability::Unreachable(why) => Event::Unreachable { host: seen.host.clone(), why: why.clone() },
-    }
-}
-
-/// Returns the state of a host whose session failed. A cluster may not exist yet.
-fn from_failed_session(host: &HostName, error: &TransportError) -> ObservedHost {
-    let absence = match error.kind {
-        TransportErrorKind::NoLogin => Some(ClusterAbsence::NoKubeconfig),
-        TransportErrorKind::NoAnswer => Some(ClusterAbsence::NoAnswer),
-        _ => None,
-    };
-    let missing = absence.filter(|_| host.is_cluster()).map(|absence| {
-        let why = describe_transport_error(error);
-        MissingCluster::new(why, absence)
-    });
-    ObservedHost { missing, ..ObservedHost::from_unreachable(host, to_unreachable(error)) }
-}
-
-fn to_unreachable(error: &TransportError) -> UnreachableReason {
-    let untrusted = |text: &Option<String>| text.as_deref().map(UntrustedText::from);
-    UnreachableReason {
-        why: describe_transport_error(error),
-        hint: untrusted(&error.hint),
-        address: untrusted(&error.address),
     }
 }

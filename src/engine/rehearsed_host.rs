@@ -221,14 +221,13 @@ pub(super) fn defer_to_run(mut host: HostRehearsal, work: &OngoingWork) -> HostR
     if !matches!(host.outcome, HostOutcome::Ok | HostOutcome::Changed | HostOutcome::Failed | HostOutcome::Unknown) {
         return host;
     }
-    let defer = |reason: &UntrustedText| format!("not judged while a run works on the host: {}", reason.raw()).into();
     for step in host.steps.iter_mut().filter(|step| step.result == RehearsedResult::Failed) {
         step.result = RehearsedResult::NotRehearsed;
-        step.reason = defer(&step.reason);
+        step.reason = OngoingWork::defer_reason(&step.reason);
     }
     for verify in host.verify.iter_mut().filter(|verify| !verify.unknown) {
         verify.unknown = true;
-        verify.reason = defer(&verify.reason);
+        verify.reason = OngoingWork::defer_reason(&verify.reason);
     }
     host.outcome = HostOutcome::Unknown;
     host.notes.extend(Some(std::mem::replace(&mut host.reason, work.describe().into())).filter(|why| !why.is_empty()));

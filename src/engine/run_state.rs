@@ -142,7 +142,7 @@ impl SharedRunState {
         });
     }
 
-    /// Changes the values that a host exports. Of a worker's host, the coordinator is told what changed.
+    /// Changes the values that a host exports. A worker tells its coordinator the changed ones.
     pub fn update_exports(&self, host: &HostName, change: impl FnOnce(&mut SharedValues)) {
         let before = self.list_own_exports(host);
         self.update_shared_values(change);

@@ -88,8 +88,7 @@ fn verify_host(
 /// Leaves a failure undecided: the run that works on the host may be about to change that.
 fn defer_failure(verify: &mut VerifyReport) {
     if let VerifyResult::Failed { reason } = &verify.result {
-        let reason = format!("not judged while a run works on the host: {}", reason.raw()).into();
-        verify.result = VerifyResult::Unknown { reason };
+        verify.result = VerifyResult::Unknown { reason: OngoingWork::defer_reason(reason) };
     }
 }
 

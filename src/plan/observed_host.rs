@@ -30,14 +30,11 @@ impl UnreachableReason {
         Self { why: why.into(), hint, address: None }
     }
 
-    /// Builds the reason of a host whose login has a mount namespace of its own.
+    /// Builds the reason of a host whose shell for forge has a mount namespace of its own.
     pub fn own_mounts() -> Self {
-        let hint = "options of sshd's unit such as PrivateTmp=, ProtectSystem= or PrivateDevices= do that: see `systemctl cat \
-                    ssh` or `sshd`; remove them and restart it";
-        Self::new(
-            "logins there have other mounts than the host itself (a mount namespace of their own)",
-            Some(hint.into()),
-        )
+        let hint = "if it is a login by ssh, remove options such as PrivateTmp=, ProtectSystem= and PrivateDevices= from the \
+                    unit of sshd (`systemctl cat ssh` or `sshd`), and restart it";
+        Self::new("the shell of forge on the host has other mounts than process 1 of the host", Some(hint.into()))
     }
 
     /// Returns the same text with a placeholder for the address, to group hosts. It is not for people.

@@ -38,6 +38,11 @@ impl OngoingWork {
         }
     }
 
+    /// Returns the reason of a failure that is left undecided, because the work may change its cause.
+    pub fn defer_reason(reason: &UntrustedText) -> UntrustedText {
+        format!("not judged while a run works on the host: {}", reason.raw()).into()
+    }
+
     /// Returns a lowercase fragment that names the run.
     pub fn describe(&self) -> String {
         match self {

@@ -46,12 +46,12 @@ const SCRIPT_DIGEST_PREFIX: &str = "sha256:";
 impl Observation {
     /// Reports whether a recording did not have the answer to a probe.
     pub fn lacks_recorded_answers(&self) -> bool {
-        self.iter().any(|(_, answer)| answer.as_ref().is_err_and(|why| *why == not_recorded_reason()))
+        self.iter().any(|(_, answer)| answer.as_ref().is_err_and(|why| why.unrecorded))
     }
 }
 
 fn not_recorded_reason() -> UnansweredReason {
-    UnansweredReason::new("not recorded")
+    UnansweredReason { unrecorded: true, ..UnansweredReason::new("not recorded") }
 }
 
 /// Finds the answer for the same path or package with another wanted state, or for the same check with another limit: a

@@ -20,12 +20,15 @@ pub struct UnansweredReason {
     /// Whether there is an answer, and a recording leaves it out because it contains a secret.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub withheld: bool,
+    /// Whether a recording does not have the answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unrecorded: bool,
 }
 
 impl UnansweredReason {
     /// Returns a reason that a retry may resolve; `why` is a lowercase fragment.
     pub fn new(why: impl Into<String>) -> Self {
-        Self { why: why.into(), said: None, barred: false, lacks_tool: false, withheld: false }
+        Self { why: why.into(), said: None, barred: false, lacks_tool: false, withheld: false, unrecorded: false }
     }
 
     /// Returns the reason for a program that the host does not have.

@@ -74,9 +74,12 @@ impl EarlierStepEffects {
         found.map(|(_, step)| step)
     }
 
-    /// Reports whether an earlier step may change or remove what is at `path`.
+    /// Reports whether an earlier step may change `path`, or remove it, perhaps with a directory above it.
     pub fn may_change_path(&self, path: &str) -> bool {
-        self.is_opaque || self.will_go.contains(path) || self.will_touch.contains(path)
+        let goes_with = |gone: &String| {
+            path.strip_prefix(gone.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.is_opaque || self.will_touch.contains(path) || self.will_go.iter().any(goes_with)
     }
 
     /// Reports whether a step of `recipe` will produce its exports.

@@ -115,13 +115,13 @@ fn host_whose_logins_have_their_own_mounts_is_left_alone() {
         "mkdir -p /etc/systemd/system/ssh.service.d && cd /etc/systemd/system/ssh.service.d && \
          printf '[Service]\\nPrivateTmp=yes\\n' >own.conf && systemctl daemon-reload && systemctl restart ssh",
     );
-    let told = "logins there have other mounts than the host itself";
+    let told = "the shell of forge on the host has other mounts than process 1 of the host";
     for verb in [&["plan"][..], &["apply", "--yes"], &["verify"], &["drift"]] {
         let out = project.forge([&[verb[0], "inventory.yaml"], &verb[1..]].concat());
         assert!(out.code == 4 && out.to_string().contains(told), "{verb:?}: {out}");
     }
     let doctor = project.forge(["doctor", "inventory.yaml"]);
-    assert!(doctor.code == 4 && doctor.to_string().contains("see `systemctl cat ssh`"), "{doctor}");
+    assert!(doctor.code == 4 && doctor.to_string().contains("(`systemctl cat ssh` or `sshd`)"), "{doctor}");
     node.must("rm -r /etc/systemd/system/ssh.service.d && systemctl daemon-reload && systemctl restart ssh");
     expect(&apply(&project), 0);
     assert_eq!(node.must("grep -c ' /mnt ' /proc/1/mountinfo"), "1");

@@ -104,7 +104,7 @@ fn files_that_change_the_next_boot_block() {
     for told in [
         "`systemd-sysctl.service` is masked: no file of `sysctl.d` is applied at boot".to_owned(),
         format!("drop-in `{table}` changes `forge-nftables-inet-worker.service`"),
-        format!("`{mount}` can change what is mounted at boot"),
+        format!("`{mount}` can override the entry in fstab at boot"),
     ] {
         assert!(planned.stdout.contains(&told), "no `{told}`: {planned}");
     }

@@ -90,7 +90,7 @@ impl ShardedObservation<'_> {
         (Recording::of_hosts(shard.iter().map(|host| unreachable_host(host, &reason)).collect()), HostKeys::default())
     }
 
-    /// Returns what is known of the exported values that hosts of a shard read.
+    /// Returns the known ones of the exported values that hosts of a shard read.
     fn describe_outside(&self, shard: &[HostName], exports: Option<&SharedExports>) -> OutsideState {
         let (Some(exports), Some(known)) = (exports, self.known) else { return OutsideState::default() };
         let own = shard.iter().cloned().collect();

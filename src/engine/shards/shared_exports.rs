@@ -1,4 +1,4 @@
-//! The exported values of a run with workers: which of them the hosts of a worker read, and what is new about them.
+//! The exported values of a run with workers: those that the hosts of a worker read, and their changes.
 
 use super::worker_role::OutsideState;
 use crate::config::{Project, list_read_exports};
@@ -54,7 +54,7 @@ impl SharedExports {
         changed.map(|entry| entry.without_secret(secrets)).collect()
     }
 
-    /// Makes a change that may concern the values of a host, and keeps what is new.
+    /// Makes a change that may concern the values of a host, and keeps the new ones.
     pub fn note_change(&mut self, board: &SharedRunState, host: &HostName, change: impl FnOnce()) {
         if self.reads.is_empty() {
             return change();

@@ -90,7 +90,7 @@ impl WorkerRole {
         Self { run, failed, start, replaced: 0, inbox, sink: Box::new(sink), news: Box::new(news) }
     }
 
-    /// Returns the role with the inbox that the coordinator's updates come to.
+    /// Returns the role with the inbox that receives the coordinator's updates.
     pub fn with_inbox(self, inbox: UpdateInbox) -> Self {
         Self { inbox, ..self }
     }

@@ -5,7 +5,7 @@
 pub struct RpingRun {
     /// Pings up to the last one that is printed: they have numbers from 0.
     pub pings: u64,
-    /// The event because of which there is no connection: `RDMA_CM_EVENT_REJECTED, error -104`.
+    /// The event that prevented the connection: `RDMA_CM_EVENT_REJECTED, error -104`.
     pub refused: Option<String>,
     /// The status of a transfer that failed (`enum ibv_wc_status`).
     pub failed_status: Option<String>,

@@ -179,8 +179,12 @@ impl UserResource {
         cx: &AssessmentContext<'_>,
     ) -> Assessment<UserDiff> {
         let (Some(shell), Some(probe)) = (&self.shell, self.shell_probe()) else { return judgement };
-        // Without an answer, as from a recording of a former release, nothing is known against the shell.
-        let is_missing = path_state(seen, &probe).is_ok_and(|state| !may_be_executed(state));
+        let is_missing = match path_state(seen, &probe) {
+            Ok(state) => !may_be_executed(state),
+            // A recording of a former release: the shell was not looked at.
+            Err(unknown) if unknown.unrecorded => false,
+            Err(unknown) => return Assessment::unknown(&unknown),
+        };
         let may_come = || {
             will_be_provided(cx.predicted, &ProvidedItem::Path(shell.clone()))
                 || cx.predicted.is_some_and(|earlier| earlier.is_opaque || earlier.may_bring_files)

@@ -232,8 +232,8 @@ pub(super) fn assess_unit(
             Assessment::differs(reason, diff, DisruptionClass::D0, json!("masked"))
         }
         Ok(unit) => match find_overriding_file(want, unit) {
-            Some(path) if !cx.predicted.is_some_and(|earlier| is_changed_by(path, earlier)) => {
-                let reason = format!("`{path}` can change what is mounted at boot");
+            Some(path) if !cx.predicted.is_some_and(|earlier| earlier.may_change_path(path)) => {
+                let reason = format!("`{path}` can override the entry in fstab at boot");
                 Assessment::blocked(BlockClass::Host, reason, json!({ "file": path }))
                     .hint("remove it with an earlier `absent` step")
             }
@@ -243,17 +243,12 @@ pub(super) fn assess_unit(
 }
 
 /// Returns the administrator's unit for the mount point, or a drop-in of that unit. One in `/run` ends with the next boot,
-/// and drop-ins for all mounts are not about what is mounted.
+/// and a drop-in for all mounts cannot name a file system.
 fn find_overriding_file<'u>(want: &MountResource, unit: &'u UnitState) -> Option<&'u str> {
     let own_folder = format!("/{}.d/", want.unit_name());
     let is_own = |path: &&String| path.starts_with("/etc/") && path.contains(&own_folder);
     let whole = Some(&unit.fragment).filter(|path| path.starts_with("/etc/"));
     whole.or_else(|| unit.drop_ins.iter().find(is_own)).map(String::as_str)
-}
-
-/// Reports whether an earlier step may change or remove a file, or the directory that contains it.
-fn is_changed_by(path: &str, earlier: &EarlierStepEffects) -> bool {
-    earlier.may_change_path(path) || parent_path(path).is_some_and(|folder| earlier.may_change_path(folder))
 }
 
 /// Evaluates the current mount as one part of the judgement.

@@ -47,10 +47,10 @@ A process may read its files at any time: `systemctl reload` keeps the start, an
 Therefore a file that was touched since the start requires a restart even if it has the declared content again: if
 someone edits a configuration, reloads, and restores it (or forge restores it), the process has read other content. This
 includes `chmod`, `chown` and moving the file away and back, which cannot be distinguished. A restored `unit` does not
-require a restart, because a process gets its settings only when it starts. Likewise a drop-in that something else wrote
-and removed again: if the process started in between, it has settings of that drop-in, and forge cannot see it. A record lists only inputs that matched and
-were not touched since the start. Removed files and the effects of commands have no ctime: before forge applies such an
-input it touches `/run/forge-applied/STEP`, whose ctime is used instead.
+require a restart, because a process gets its settings only when it starts. A drop-in that something else wrote and removed
+again leaves no trace: forge does not see that a process which started in between has its settings. A record lists only
+inputs that matched and were not touched since the start. Removed files and the effects of commands have no ctime: before
+forge applies such an input it touches `/run/forge-applied/STEP`, whose ctime is used instead.
 
 If a run is killed between a change and the restart, the next run completes it. With `reload: true`, `systemctl reload`
 applies changed content; a new package, a changed unit or drop-in, a replaced executable, or a changed input that is an

@@ -1,7 +1,10 @@
 //! `unit`: a systemd unit file or drop-in, loaded by the manager.
 
+mod load_path;
 mod unit_text;
 
+pub(in crate::resource) use self::load_path::{is_drop_in_path, is_read_by_manager, is_unit_path};
+use self::load_path::{is_earlier, is_later, is_local_drop_in, last_names};
 pub(in crate::resource) use self::unit_text::UNITS_FOLDER;
 use self::unit_text::{check_sections, list_installs};
 use crate::diag::{Diag, DiagCode};
@@ -10,7 +13,7 @@ use crate::probe::{Observation, PathState, Probe, UnansweredReason, UnitState};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{
-    bad_value, join_quoted, parent_path, path_state, reject_secrets, required_text, unit_name, unit_state,
+    bad_value, join_quoted, path_state, reject_secrets, required_text, unit_name, unit_state,
 };
 use crate::resource::traits::KindTraits;
 use crate::resource::{
@@ -82,52 +85,12 @@ const DROP_IN: &[FieldSpec] = &[
 pub(in crate::resource) const SECRET_HINT: &str =
     "write it with a `file` step of mode 0600, and name that file in `EnvironmentFile=` or `LoadCredential=`";
 
-/// Folders that `UNITS_FOLDER` precedes (systemd.unit(5), "Unit File Load Path").
-const LATER_FOLDERS: [&str; 6] = [
-    "/run/systemd/system/",
-    "/run/systemd/generator/",
-    "/run/systemd/generator.late/",
-    "/usr/local/lib/systemd/",
-    "/usr/lib/systemd/",
-    "/lib/systemd/",
-];
-
-/// Folders that precede `UNITS_FOLDER`: a unit of that name there is read in its place.
-const EARLIER_FOLDERS: [&str; 4] = [
-    "/etc/systemd/system.control/",
-    "/run/systemd/system.control/",
-    "/run/systemd/transient/",
-    "/run/systemd/generator.early/",
-];
-
-/// Reports whether systemd reads units, drop-ins or links at or below a path.
-pub(in crate::resource) fn is_read_by_manager(path: &str) -> bool {
-    let is_in = |folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
-    is_in(UNITS_FOLDER) || is_earlier(path) || is_later(path)
-}
-
-/// Reports whether systemd reads a file of a unit in place of the one in `UNITS_FOLDER`.
-fn is_earlier(path: &str) -> bool {
-    EARLIER_FOLDERS.iter().any(|folder| path.starts_with(folder))
-}
-
-/// Reports whether systemd reads a file of a unit only if `UNITS_FOLDER` has none of that name.
-fn is_later(path: &str) -> bool {
-    LATER_FOLDERS.iter().any(|folder| path.starts_with(folder))
-}
-
-/// Returns the names of a file and of its folder.
-fn last_names(path: &str) -> (&str, &str) {
-    let (folder, file) = path.rsplit_once('/').unwrap_or_default();
-    (folder.rsplit('/').next().unwrap_or_default(), file)
-}
-
 #[derive(Debug)]
 pub(in crate::resource) struct UnitResource {
     name: String,
     target: FileTarget,
     drop_in: bool,
-    /// Whether no other file may change the unit, because what it does at which time is declared.
+    /// Whether a drop-in blocks the unit, because the step declares its effect.
     sole: bool,
     backup: bool,
     absent: bool,
@@ -169,21 +132,6 @@ fn parse_drop_in<'a>(unit: &str, table: &'a serde_json::Map<String, Value>) -> R
             .with_field("drop_in"));
     }
     Ok((format!("{UNITS_FOLDER}/{unit}.d/{name}.conf"), text("content").unwrap_or_default()))
-}
-
-/// Reports whether an input's path is a unit or a drop-in.
-pub(in crate::resource) fn is_unit_path(path: &str) -> bool {
-    path.strip_prefix(UNITS_FOLDER).is_some_and(|rest| rest.starts_with('/'))
-}
-
-/// Returns a path and those of the directories above it.
-fn parents(path: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(Some(path), |path| parent_path(path))
-}
-
-/// Reports whether a drop-in is the administrator's, not one of a package.
-fn is_local_drop_in(path: &str) -> bool {
-    path.starts_with("/etc/") || path.starts_with("/run/")
 }
 
 impl UnitResource {
@@ -251,15 +199,13 @@ impl UnitResource {
         if !self.absent && !self.drop_in && is_earlier(&unit.fragment) {
             let basis = json!({ "fragment": unit.fragment });
             let reason = format!("systemd reads `{}` in place of the declared file", unit.fragment);
-            return Ok(Assessment::blocked(BlockClass::Host, reason, basis).host_hint(format!(
-                "`systemctl revert {}` removes what `systemctl set-property` and `edit --runtime` wrote; a transient unit is \
-                 gone when it stops",
-                self.name
-            )));
+            return Ok(Assessment::blocked(BlockClass::Host, reason, basis)
+                .hint("remove that file and reload systemd; that of a transient unit is gone when the unit stops"));
         }
-        if let Some(drop_in) = self.find_foreign_drop_in(unit).filter(|drop_in| {
-            !cx.predicted.is_some_and(|earlier| parents(drop_in).any(|path| earlier.may_change_path(path)))
-        }) {
+        if let Some(drop_in) = self
+            .find_foreign_drop_in(unit)
+            .filter(|drop_in| !cx.predicted.is_some_and(|earlier| earlier.may_change_path(drop_in)))
+        {
             let basis = json!({ "drop_in": drop_in });
             let reason = format!("drop-in `{drop_in}` changes `{}`", self.name);
             return Ok(Assessment::blocked(BlockClass::Host, reason, basis)
@@ -357,14 +303,6 @@ impl UnitResource {
         let quote = |word| shlex::try_quote(word).unwrap_or_default();
         format!("set -- {} {}\n{VERIFY_DROP_IN}", quote(self.name.as_str()), quote(file))
     }
-}
-
-/// Reports whether a path is a drop-in of a unit in `/etc/systemd/system`.
-pub(in crate::resource) fn is_drop_in_path(path: &str) -> bool {
-    let below = path.strip_prefix(UNITS_FOLDER).and_then(|rest| rest.strip_prefix('/'));
-    below
-        .and_then(|rest| rest.split_once('/'))
-        .is_some_and(|(folder, file)| folder.ends_with(".d") && !file.contains('/'))
 }
 
 /// Creates the folder of a drop-in if it does not exist: a removal of the last drop-in takes the folder with it. Code that
