@@ -300,7 +300,8 @@ const AFTER: &str = "recipe: after\nsummary: waits\nneeds: { count: { of: select
 #[test]
 fn barrier_holds_over_worker_processes() {
     let recipe = recipe_with_pause("1").replace("touch /etc/done", "date +%s.%N >/etc/done");
-    let Some(lab) = lab_of(&format!("{INVENTORY}  - {{ recipe: after, on: all }}\n"), &recipe) else { return };
+    let Some(lab) = lab_of(INVENTORY, &recipe) else { return };
+    lab.file("inventory.yaml", &format!("{INVENTORY}  - {{ recipe: after, on: all }}\n"));
     lab.file("recipes/after.yaml", AFTER);
     let said = lab.forge(&["apply", "--yes", "--engine", "local", "--workers", "1", "--shard-size", "2"]);
     assert!(said.starts_with("exit 0\n"), "{said}");

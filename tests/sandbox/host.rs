@@ -33,12 +33,16 @@ impl Lab {
     ///
     /// # Errors
     /// Sandboxes are not possible here: forge's error message.
+    ///
+    /// # Panics
+    /// The inventory or a recipe is invalid: a mistake of the test, which would count as a skip.
     pub fn new(who: Who, files: &[(&str, &str)]) -> Result<Self, String> {
         let folder = tempfile::Builder::new().prefix("forge-lab").tempdir().unwrap();
         std::fs::copy(env!("CARGO_BIN_EXE_forge"), folder.path().join("forge")).unwrap();
         let lab = Self { who, folder };
         files.iter().for_each(|(name, text)| lab.file(name, text));
         let tried = lab.forge(&["sandbox", "enter", "a", "-i", "inventory.yaml", "--", "true"]);
+        assert!(!tried.starts_with("exit 64\n") && !tried.starts_with("exit 65\n"), "{tried}");
         if tried.starts_with("exit 0\n") { Ok(lab) } else { Err(tried.lines().nth(1).unwrap_or_default().to_owned()) }
     }
 
