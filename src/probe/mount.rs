@@ -147,6 +147,8 @@ struct MountTableRow {
     mounted: ObservedMount,
     /// The options of the mount without those of its file system.
     own_options: Vec<String>,
+    /// `shared:1`: mounts of one group get each other's mounts. `None` for a private mount.
+    peer_group: Option<String>,
 }
 
 /// What the directories above a mount point show. A text is empty if there is nothing to say.
@@ -268,7 +270,20 @@ impl MountOutput {
             row.point != path && source.strip_prefix(point).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         // Among equal mount points, the later one covers the earlier one.
-        self.rows.iter().filter(inside).max_by_key(|row| row.point.trim_end_matches('/').len())
+        let holders = self.rows.iter().filter(inside).filter(|row| !self.is_copy_of_cover(row, path));
+        holders.max_by_key(|row| row.point.trim_end_matches('/').len())
+    }
+
+    /// Reports whether the kernel made the mount as a copy of one that covers a mount at `path`. What is mounted over a
+    /// bind mount is also mounted over its source if both are in one peer group (`mount_namespaces(7)`), as systemd
+    /// arranges it; then both show the same, and neither what was bound.
+    fn is_copy_of_cover(&self, row: &MountTableRow, path: &str) -> bool {
+        let find_parent = |row: &MountTableRow| self.rows.iter().find(|other| other.id == row.parent);
+        self.rows.iter().filter(|cover| cover.point == path).any(|cover| {
+            let parents = find_parent(cover).filter(|below| below.point == path).zip(find_parent(row));
+            (&cover.number, &cover.root) == (&row.number, &row.root)
+                && parents.is_some_and(|(one, other)| one.peer_group.is_some() && one.peer_group == other.peer_group)
+        })
     }
 
     /// Returns the root that a bind mount of the folder `source` would have: its place in the file system that contains
@@ -295,7 +310,7 @@ const RESTRICTIONS: [&str; 4] = ["ro", "noexec", "nosuid", "nodev"];
 fn parse_mountinfo_row(line: &str) -> Option<MountTableRow> {
     let (own, file_system) = line.split_once(" - ")?;
     let own: Vec<&str> = own.split(' ').collect();
-    let [id, parent, number, root, point, options, ..] = own.as_slice() else { return None };
+    let [id, parent, number, root, point, options, tags @ ..] = own.as_slice() else { return None };
     let mut parts = file_system.split(' ');
     let (fstype, source, more) = (parts.next()?, parts.next()?, parts.next().unwrap_or_default());
     let own_options: Vec<String> = options.split(',').map(unescape_octal).collect();
@@ -320,6 +335,7 @@ fn parse_mountinfo_row(line: &str) -> Option<MountTableRow> {
         point: unescape_octal(point),
         mounted,
         own_options,
+        peer_group: tags.iter().find(|tag| tag.starts_with("shared:")).map(|tag| (*tag).to_owned()),
     })
 }
 
@@ -402,6 +418,28 @@ mod tests {
             parse_mountinfo_row("36 35 8:1 / / rw,noexec shared:1 - ext4 /dev/sda1 ro,errors=remount-ro").unwrap();
         assert_eq!(row.own_options, ["rw", "noexec"]);
         assert!(row.mounted.options.contains(&"ro".to_owned()));
+    }
+
+    /// origin: `mount --bind /srv /at`, then `mount -t tmpfs other /at`, on Debian 12
+    #[test]
+    fn mount_over_a_bind_mount_is_not_its_source() {
+        let table = |cover: &str| {
+            printed(format!(
+                "table\0111 110 254:0 / / rw,relatime shared:278 - ext4 /dev/vda rw\n\
+                 137 111 254:0 /srv /at rw,relatime shared:278 - ext4 /dev/vda rw\n{cover}\0fstab\0\0end\0"
+            ))
+        };
+        let bound = ask("/at", "/srv", &table("")).unwrap();
+        assert_eq!(bound.bind, Some(bound.mounts.last().unwrap().root.clone()));
+        let copied = "138 137 0:60 / /at rw,relatime shared:304 - tmpfs other rw\n\
+             139 111 0:60 / /srv rw,relatime shared:304 - tmpfs other rw\n";
+        let covered = ask("/at", "/srv", &table(copied)).unwrap();
+        assert_eq!(covered.mounts.last().unwrap().root, "0:60 /");
+        assert_eq!(covered.bind.as_deref(), Some("254:0 /srv"));
+        // A file system at the source that was bound over something else is no copy.
+        let own = "138 111 0:61 / /at rw shared:305 - tmpfs first rw\n139 111 8:1 / /srv rw shared:306 - ext4 /dev/sda1 rw\n\
+             140 138 8:1 / /at rw shared:306 - ext4 /dev/sda1 rw\n";
+        assert_eq!(ask("/at", "/srv", &table(own)).unwrap().bind.as_deref(), Some("8:1 /"));
     }
 
     #[test]
