@@ -436,8 +436,42 @@ fn invalid_unit_is_not_installed() {
         assert!(!refused.status.success() && said.contains(why), "{said}");
         assert_eq!(std::fs::read_dir(&units).unwrap().count(), 0);
     }
-    let taken = act(build("/bin/true", "X-Own=1").as_ref());
+    let missing = "[Unit]\nRequires=forge-late.socket\n";
+    let refused = act(build("/nonexistent/program", missing).as_ref());
+    assert!(!refused.status.success() && std::fs::read_dir(&units).unwrap().count() == 0);
+    // A later step may declare the socket.
+    let taken = act(build("/bin/true", missing).as_ref());
     assert!(Path::new(&units).join("forge-trial.service").exists(), "{}", String::from_utf8_lossy(&taken.stderr));
+}
+
+/// The service of a socket may come with a later step.
+#[test]
+fn socket_is_installed_before_its_service() {
+    if !is_root() || !Path::new("/usr/bin/systemd-analyze").exists() {
+        eprintln!("skipped: needs systemd-analyze");
+        return;
+    }
+    let mut trial = ActionTrial::new();
+    let units = trial.path("units");
+    std::fs::create_dir(&units).unwrap();
+    trial.moved.push(("/etc/systemd/system", units.clone()));
+    let act = |line: &str| {
+        let content = format!("[Socket]\n{line}\n");
+        let unit = trial.build("unit", &json!({ "name": "forge-trial.socket", "content": content }), false);
+        let answers = json!({
+            "path /etc/systemd/system/forge-trial.socket": "absent",
+            "path /etc/systemd/system": { "kind": "directory", "mode": "0755" },
+            "unit forge-trial.socket": { "load": "not-found" },
+        });
+        let seen = build_observation(unit.as_ref(), &[], None, &answers, &json!("new"));
+        let judgement = unit.assess(&seen, &trial.context());
+        trial.run_action("dash", unit.render_action(&judgement, &trial.context()).into_script().body)
+    };
+    let refused = act("ListenStream=/run/forge-trial.sock\nBacklog=lots");
+    assert!(!refused.status.success(), "{}", String::from_utf8_lossy(&refused.stderr));
+    let taken = act("ListenStream=/run/forge-trial.sock");
+    assert!(taken.status.success(), "{}", String::from_utf8_lossy(&taken.stderr));
+    assert!(Path::new(&units).join("forge-trial.socket").exists());
 }
 
 /// Returns a trial with its own fstab.

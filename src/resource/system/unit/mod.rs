@@ -47,8 +47,8 @@ transient unit.
 
 **A change** checks the unit with `systemd-analyze verify` if it is installed, replaces the file atomically as `file`
 does, and reloads the manager. The check fails for an error, and for a line that systemd ignores (an unknown key, a value
-that it cannot read); other warnings do not count. The programs that the unit starts must exist; a drop-in is checked
-together with its unit. It restarts nothing: list this step in the `restart_on` of a `service`. If systemd has read the
+that it cannot read); other warnings do not count. The programs that the unit starts must exist. Units that it names need
+not: a socket and its service name each other. A drop-in is checked together with its unit. It restarts nothing: list this step in the `restart_on` of a `service`. If systemd has read the
 unit without this file, the change also sets the ctime of the file, and a service that started without it restarts; forge
 cannot tell this if something else reloaded the manager before. A mask (a link to `/dev/null`) at the path is replaced,
 and the plan says so. The links of targets and aliases that the new `[Install]` section does not name any longer are
@@ -322,22 +322,29 @@ dir=${1%/*}
 "#;
 
 /// systemd derives a unit's type from its file name, which the candidate has. It loads a unit without the lines that it
-/// cannot read, and only warns about them: then the unit would not be what the step declares.
+/// cannot read, and only warns about them: then the unit would not be what the step declares. A unit that it names may come
+/// with a later step: a socket and its service name each other.
 const VERIFY: &str = r#"command -v systemd-analyze >/dev/null 2>&1 || exit 0
 said=$(systemd-analyze verify --man=no "$FORGE_FILE" 2>&1)
 status=$?
-ignored=
+name=${FORGE_FILE##*/} ignored= missing= wrong=
 while IFS= read -r line; do
-  case $line in "$FORGE_FILE":*", ignoring"* | "$FORGE_FILE":*". Ignoring"*) ignored=1 ;; esac
+  case $line in
+    "$FORGE_FILE":*", ignoring"* | "$FORGE_FILE":*". Ignoring"*) ignored=1 ;;
+    "$name: "*": Unit "*" not found." | "$name: "*" not loaded, socket cannot be started.") missing=1 ;;
+    "$name: "* | "$FORGE_FILE":*) wrong=1 ;;
+  esac
 done <<SAID
 $said
 SAID
 [ -z "$said" ] || printf '%s\n' "$said" >&2
 [ -z "$ignored" ] || exit 1
+[ -z "$missing" ] || [ -n "$wrong" ] || exit 0
 exit "$status""#;
 
 /// Loads the unit `$1` with the candidate as its drop-in `$2`, in a folder that precedes those of systemd. A unit that
-/// systemd rejects without it too says nothing about the candidate. A template has no instance to load.
+/// systemd rejects without it too says nothing about the candidate, and as with a whole unit, one that it names may come
+/// later. A template has no instance to load.
 const VERIFY_DROP_IN: &str = r#"command -v systemd-analyze >/dev/null 2>&1 || exit 0
 case $1 in *@.*) exit 0 ;; esac
 from=$(systemctl show --property=FragmentPath --value -- "$1" 2>/dev/null)
@@ -345,15 +352,20 @@ from=$(systemctl show --property=FragmentPath --value -- "$1" 2>/dev/null)
 trial=$(mktemp -d) || exit 1
 said=$(mkdir -- "$trial/$1.d" && cp -- "$FORGE_FILE" "$trial/$1.d/$2" &&
   SYSTEMD_UNIT_PATH=$trial: systemd-analyze verify --man=no "$from" 2>&1)
-status=$? ignored=
+status=$? ignored= missing= wrong=
 while IFS= read -r line; do
-  case $line in "$trial/$1.d/$2":*", ignoring"* | "$trial/$1.d/$2":*". Ignoring"*) ignored=1 ;; esac
+  case $line in
+    "$trial/$1.d/$2":*", ignoring"* | "$trial/$1.d/$2":*". Ignoring"*) ignored=1 ;;
+    "$1: "*": Unit "*" not found." | "$1: "*" not loaded, socket cannot be started.") missing=1 ;;
+    "$1: "* | "$trial/$1.d/$2":*) wrong=1 ;;
+  esac
 done <<SAID
 $said
 SAID
 rm -rf -- "$trial"
 [ -z "$said" ] || printf '%s\n' "$said" >&2
 [ -z "$ignored" ] || exit 1
+[ -z "$missing" ] || [ -n "$wrong" ] || exit 0
 [ "$status" -ne 0 ] && systemd-analyze verify --man=no "$from" >/dev/null 2>&1 || exit 0
 exit "$status""#;
 
