@@ -267,7 +267,7 @@ pub fn collect_restart_inputs(
                 trace: find_trace_path_among(&paths, input, resource.as_ref()),
                 paths,
                 digest: digest_input(case, &input.expanded, resource.as_ref()),
-                is_program: resource.is_program(),
+                is_read_at_start: resource.is_read_at_start(),
             })
         })
         .collect()

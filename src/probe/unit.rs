@@ -117,7 +117,7 @@ forge_units() {
 p=Id,Names,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,InvocationID,FragmentPath,DropInPaths
 p=$p,MainPID,ActiveEnterTimestamp,ExecMainStartTimestamp,Result,Type,RemainAfterExit,CanReload
 p=$p,FreezerState,NextElapseUSecRealtime,NRestarts,ActiveEnterTimestampMonotonic,ExecMainStartTimestampMonotonic
-p=$p,RequiredBy,BoundBy,ConsistsOf,PropagatesStopTo,Conflicts,ConflictedBy
+p=$p,ExecMainExitTimestampMonotonic,EnvironmentFiles,RequiredBy,BoundBy,ConsistsOf,PropagatesStopTo,Conflicts,ConflictedBy
 o=$(systemctl show --no-pager --timestamp=us+utc -p "$p" -- "$@" 2>/dev/null)
 case $o in
 *Id=*) ;;
@@ -188,6 +188,7 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
     let whole = stdout.split_once("\nforge-maps\n").filter(|(_, maps)| is_whole(maps));
     let (blocks, maps) = whole.unwrap_or_default();
     let units: Vec<BTreeMap<&str, &str>> = blocks.split("\n\n").map(parse_properties).collect();
+    let environment: Vec<Vec<String>> = blocks.split("\n\n").map(list_environment_files).collect();
     let about_all = |key: &str| units.iter().filter(|unit| !unit.contains_key("Id")).find_map(|block| block.get(key));
     let times = HostTimes {
         uptime: about_all("Uptime").and_then(|seconds| seconds.parse().ok()),
@@ -203,10 +204,12 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
     let related = RelatedUnits { units: &units };
     for probe in &section.probes {
         let Some(name) = probe_unit(probe).map(full_unit_name) else { continue };
-        let unit = units.iter().find(|unit| has_unit_name(unit, &name));
+        let unit = units.iter().zip(&environment).find(|(unit, _)| has_unit_name(unit, &name));
         let answer = unit
-            .and_then(|unit| {
-                let state = links.correct_state(unit, build_unit_state(unit, maps, &times)?);
+            .and_then(|(unit, environment_files)| {
+                let state = build_unit_state(unit, maps, &times)?;
+                let state = UnitState { environment_files: environment_files.clone(), ..state };
+                let state = links.correct_state(unit, state);
                 let also = links.list_entries(links.also, unit.get("Id").copied().unwrap_or_default());
                 Some(related.complete_state(unit, &also, state))
             })
@@ -218,6 +221,12 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
 
 fn parse_properties(block: &str) -> BTreeMap<&str, &str> {
     block.lines().filter_map(|line| line.split_once('=')).collect()
+}
+
+/// Returns the paths and patterns of `EnvironmentFile=`, each of which systemd prints as a property of its own.
+fn list_environment_files(block: &str) -> Vec<String> {
+    let values = block.lines().filter_map(|line| line.strip_prefix("EnvironmentFiles="));
+    values.filter_map(|value| Some(value.rsplit_once(" (ignore_errors=")?.0.to_owned())).collect()
 }
 
 fn has_unit_name(unit: &BTreeMap<&str, &str>, name: &str) -> bool {
@@ -385,12 +394,14 @@ fn build_unit_state(unit: &BTreeMap<&str, &str>, maps: &str, times: &HostTimes) 
         can_reload: yes("CanReload"),
         next_elapse: parse_timestamp(&text("NextElapseUSecRealtime"))?,
         restarts,
+        environment_files: Vec::new(),
         unlinked: Vec::new(),
         also: Vec::new(),
         dependents: Vec::new(),
         conflicting: Vec::new(),
         related_unread: false,
         restarted_ago: times.uptime.filter(|_| restarts > 0).and_then(|now| start_age(unit, now)),
+        ran_for: run_time(unit).filter(|_| restarts > 0 && main_pid == 0),
     })
 }
 
@@ -402,10 +413,21 @@ fn start_age(unit: &BTreeMap<&str, &str>, now: f64) -> Option<f64> {
 
 /// Returns how many seconds after the boot the unit was started, by the clock that is never set.
 fn start_since_boot(unit: &BTreeMap<&str, &str>) -> Option<f64> {
-    let microseconds = |key: &str| unit.get(key).and_then(|text| text.parse::<f64>().ok()).filter(|time| *time > 0.0);
-    let started =
-        microseconds("ExecMainStartTimestampMonotonic").or_else(|| microseconds("ActiveEnterTimestampMonotonic"));
-    Some(started? / 1e6)
+    time_since_boot(unit, "ExecMainStartTimestampMonotonic")
+        .or_else(|| time_since_boot(unit, "ActiveEnterTimestampMonotonic"))
+}
+
+/// Returns for how many seconds the last main process ran that has ended.
+fn run_time(unit: &BTreeMap<&str, &str>) -> Option<f64> {
+    let ended = time_since_boot(unit, "ExecMainExitTimestampMonotonic")?;
+    let started = time_since_boot(unit, "ExecMainStartTimestampMonotonic")?;
+    Some(ended - started).filter(|seconds| *seconds >= 0.0)
+}
+
+/// Returns a time of systemd's in seconds since the boot; `None` for 0, which is none.
+fn time_since_boot(unit: &BTreeMap<&str, &str>, key: &str) -> Option<f64> {
+    let microseconds: f64 = unit.get(key)?.parse().ok()?;
+    Some(microseconds / 1e6).filter(|seconds| *seconds > 0.0)
 }
 
 /// Parses `Sat 2026-11-21 09:48:48.480350 UTC` as seconds since the epoch. Empty text and `n/a` give 0; other text

@@ -76,12 +76,19 @@ pub struct UnitState {
     /// Next elapse time of a timer by the clock, seconds since the epoch; 0 if it has none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub next_elapse: f64,
+    /// `EnvironmentFile=`: paths and patterns of files that systemd reads when it starts the unit, and only then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub environment_files: Vec<String>,
     /// `NRestarts`: how often systemd restarted the service by itself since its last start by request.
     #[serde(default, skip_serializing_if = "is_zero_count")]
     pub restarts: u32,
     /// Seconds since the last of these restarts; `None` if there was none, or its age is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarted_ago: Option<f64>,
+    /// Seconds for which the last main process ran, if it has ended and systemd restarted the service before; `None` if
+    /// it runs, and if the time is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran_for: Option<f64>,
 }
 
 /// A unit that changes together with another one.
@@ -106,6 +113,15 @@ impl RelatedUnit {
 }
 
 impl UnitState {
+    /// Reports whether `EnvironmentFile=` names the file, by its path or by a pattern (`glob(7)`).
+    pub fn reads_environment_from(&self, path: &str) -> bool {
+        let matches = |pattern: &String| {
+            let glob = globset::GlobBuilder::new(pattern).literal_separator(true).build();
+            pattern == path || glob.is_ok_and(|glob| glob.compile_matcher().is_match(path))
+        };
+        self.environment_files.iter().any(matches)
+    }
+
     /// Reports whether a change may have been made after the start at `started`, which is [`UnitState::active_since`] or
     /// [`UnitState::main_started`]. `ctime` is its time, by the clock of the host at that moment.
     ///

@@ -384,8 +384,8 @@ pub struct RestartInput {
     pub digest: String,
     /// Whether the plan changes this input.
     pub changing: bool,
-    /// Whether the step declares an executable file.
-    pub is_program: bool,
+    /// Whether a process gets a change of it only when it starts: an executable file, or its account.
+    pub is_read_at_start: bool,
 }
 
 impl RestartInput {

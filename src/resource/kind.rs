@@ -61,8 +61,8 @@ pub trait DeclaredResource: std::fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Reports whether it is a file that may be executed.
-    fn is_program(&self) -> bool {
+    /// Reports whether a process gets a change only when it starts: that of a file that may be executed, or of its account.
+    fn is_read_at_start(&self) -> bool {
         false
     }
 

@@ -138,6 +138,29 @@ fn restarts_by_systemd_have_their_age() {
     assert_eq!(parsed(&RESTARTED.replace("Uptime=83706.11\n\n", "")), (3, None));
 }
 
+/// origin: `systemctl show` of systemd 252
+#[test]
+fn environment_files_are_listed() {
+    let text = RESTARTED.replace(
+        "Type=simple\n",
+        "Type=simple\nEnvironmentFiles=/etc/q a.env (ignore_errors=yes)\nEnvironmentFiles=/etc/q2*.env (ignore_errors=no)\n",
+    );
+    assert_eq!(one("loop", &printed(&text)).unwrap().environment_files, ["/etc/q a.env", "/etc/q2*.env"]);
+    assert_eq!(one("loop", &printed(RESTARTED)).unwrap().environment_files, [""; 0]);
+}
+
+/// Between two starts, the time of the last run tells whether the service keeps ending.
+#[test]
+fn run_that_ended_has_its_length() {
+    let parsed = |text: &str| one("loop", &printed(text)).map(|unit| unit.ran_for).unwrap();
+    let waiting = RESTARTED
+        .replace("MainPID=75", "MainPID=0\nExecMainExitTimestampMonotonic=83707804138")
+        .replace("ActiveState=active", "ActiveState=activating\nSubState=auto-restart");
+    assert_eq!(parsed(&waiting).map(|seconds| (seconds * 10.0).round()), Some(20.0));
+    assert_eq!(parsed(&waiting.replace("MainPID=0", "MainPID=75")), None, "it runs again");
+    assert_eq!(parsed(&waiting.replace("=83707804138", "=0")), None);
+}
+
 /// The answer about a unit that started when the clock was eight hours ahead.
 fn answer_of_set_clock(container: &str) -> UnitState {
     let text = format!(

@@ -324,6 +324,10 @@ impl DeclaredResource for GroupResource {
         Some(DeclaredMembership::OfGroup { group: self.name.clone(), members, exact: !self.append })
     }
 
+    fn is_read_at_start(&self) -> bool {
+        true
+    }
+
     fn provided_items(&self) -> Vec<ProvidedItem> {
         (!self.absent).then(|| ProvidedItem::Group(self.name.clone())).into_iter().collect()
     }

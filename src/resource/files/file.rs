@@ -175,7 +175,7 @@ impl DeclaredResource for FileResource {
         })
     }
 
-    fn is_program(&self) -> bool {
+    fn is_read_at_start(&self) -> bool {
         !self.absent && self.target.mode & 0o111 != 0
     }
 

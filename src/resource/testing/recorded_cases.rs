@@ -291,7 +291,7 @@ fn parse_inputs(given: &Value) -> Vec<RestartInput> {
         trace: v["trace"].as_str().map(str::to_owned),
         digest: text(&v["digest"]),
         changing: v["changing"] == true,
-        is_program: v["is_program"] == true,
+        is_read_at_start: v["is_read_at_start"] == true,
     };
     given.as_array().into_iter().flatten().map(input).collect()
 }

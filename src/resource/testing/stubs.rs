@@ -403,7 +403,7 @@ fn reload_records_unit_state_and_time() {
         trace: None,
         digest: "sha256:new".to_owned(),
         changing: true,
-        is_program: false,
+        is_read_at_start: false,
     };
     let inputs = [changing];
     let mut answers = nginx_answers(json!({}));

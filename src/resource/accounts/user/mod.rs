@@ -471,6 +471,10 @@ impl DeclaredResource for UserResource {
         Some(DeclaredMembership::OfUser { user: self.name.clone(), primary, groups, exact: !self.append })
     }
 
+    fn is_read_at_start(&self) -> bool {
+        true
+    }
+
     fn provided_items(&self) -> Vec<ProvidedItem> {
         if self.absent {
             return Vec::new();

@@ -206,7 +206,7 @@ impl DeclaredResource for ArtifactResource {
         self.source.as_ref().map(|_| ProvidedItem::Path(self.path.clone())).into_iter().collect()
     }
 
-    fn is_program(&self) -> bool {
+    fn is_read_at_start(&self) -> bool {
         self.source.is_some() && self.mode & 0o111 != 0
     }
 

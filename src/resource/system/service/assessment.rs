@@ -100,7 +100,7 @@ fn compare_unit(
     parts.check_enablement(want, unit);
     let installed = parts.predict_enablement(want, unit, cx.predicted);
     parts.check_activity(want, unit, cx.predicted)?;
-    if want.running && is_active(unit) {
+    if want.renews_process() && is_active(unit) {
         parts.check_renewal(want, unit, seen, cx)?;
     }
     if unit.related_unread && (parts.diff.process.is_some() || parts.diff.enabled.is_some()) {
@@ -110,8 +110,12 @@ fn compare_unit(
     if !parts.diff.stops.is_empty() {
         basis["stops"] = json!(parts.diff.stops.iter().map(|other| &other.name).collect::<Vec<_>>());
     }
-    if parts.diff.is_empty() && want.running && restarts::keeps_restarting(unit) {
-        return Ok(restarts::block_restarting(want, unit));
+    if want.running && restarts::keeps_restarting(unit) {
+        let waits = restarts::waits_for_restart(unit) && parts.diff.is_only_start() && !files_change;
+        // With new inputs it may stay up.
+        if parts.diff.is_empty() || waits && want.running_service(unit, seen, cx).find_renewal()?.is_empty() {
+            return Ok(restarts::block_restarting(want, unit));
+        }
     }
     if parts.diff.is_empty() {
         return Ok(Assessment::ok(describe_unchanged(want, unit), basis));
@@ -324,7 +328,7 @@ fn describe_unchanged(want: &ServiceResource, unit: &UnitState) -> String {
         None => {}
     }
     let words = join_words(&words);
-    match want.running {
+    match want.running || want.any_state && is_active(unit) {
         true => format!("{words}; no input changed since it started{}", restarts::describe_past(unit)),
         false => words,
     }

@@ -9,7 +9,7 @@ use crate::resource::shared::support::{path_state, sha256_hex};
 pub(in crate::resource) struct ServiceResource {
     pub(super) unit: String,
     pub(super) running: bool,
-    /// Whether it makes no difference if the unit runs.
+    /// Whether it makes no difference if the unit runs. If it does, it still has its current inputs.
     pub(super) any_state: bool,
     pub(super) enabled: Option<bool>,
     pub(super) reload: bool,
@@ -19,6 +19,11 @@ impl ServiceResource {
     /// Builds a service that runs and starts at boot, or neither.
     pub fn for_unit(unit: &str, on: bool) -> Self {
         Self { unit: unit.to_owned(), running: on, any_state: false, enabled: Some(on), reload: false }
+    }
+
+    /// Reports whether the unit's process has to have its current inputs, if there is one.
+    pub(super) fn renews_process(&self) -> bool {
+        self.running || self.any_state
     }
 
     pub fn probe(&self) -> Probe {

@@ -69,6 +69,11 @@ impl ServiceDiff {
         *self == Self::default()
     }
 
+    /// Reports whether a start is all that differs.
+    pub fn is_only_start(&self) -> bool {
+        matches!(self.process, Some(ProcessChange::Start { .. })) && Self { process: None, ..self.clone() }.is_empty()
+    }
+
     /// Reports whether something differs, and nothing but a restart or reload (with `renewal`) and the enablement (with
     /// `installed`).
     pub fn is_only_coming(&self, renewal: bool, installed: bool) -> bool {

@@ -54,7 +54,8 @@ forge applies such an input it touches `/run/forge-applied/STEP`, whose ctime is
 
 If a run is killed between a change and the restart, the next run completes it. With `reload: true`, `systemctl reload`
 applies changed content; a new package, a changed unit or drop-in, a replaced executable, or a changed input that is an
-executable file still restarts: it is a program. A reload
+executable file still restarts: it is a program. So do a changed account or group, and a file that the unit names in
+`EnvironmentFile=`: a process gets them when it starts. forge does not see the files of `LoadCredential=`. A reload
 writes a mark to `/run/forge/reloaded/` with the start, the inputs, and the time at which it began: the mark does not
 cover an input that was touched later.
 
@@ -63,8 +64,9 @@ restarts or reloads. It succeeds once the same start has been active for one sec
 immediately fails the step; the error shows its status and last log lines.
 
 **A service that keeps ending** blocks the step, even if it is active at this moment: systemd restarted it N times, three
-or more (`NRestarts`), and it has not stayed up since then for N times 10 seconds, at most 60. forge does not restart it,
-because systemd has just done so. Otherwise the step matches, and its reason names the restarts:
+or more (`NRestarts`), and it has not stayed up since then for N times 10 seconds, at most 60, or ended before that and
+waits for its next restart (`RestartSec=`). forge does not restart it, because systemd has just done so or is about to,
+unless an input in `restart_on` changed. Otherwise the step matches, and its reason names the restarts:
 `systemd restarted it 2 times, last 7 d ago`. A start or restart by forge resets the count; one by hand does, unless
 systemd is about to restart the service.
 
@@ -109,7 +111,8 @@ and the end of chains of more than five units.
     },
 };
 
-const STATE: &str = "Desired state; `any`: not compared. Default `running`.";
+const STATE: &str =
+    "Desired state; `any`: not compared, but a unit that runs has its current inputs. Default `running`.";
 
 fn claim_probe(name: &str) -> Option<Probe> {
     Some(Probe::Unit { name: name.to_owned() })
@@ -158,7 +161,7 @@ impl DeclaredResource for ServiceResource {
     /// The planner adds probes for the paths of the inputs.
     fn probes(&self) -> Vec<Probe> {
         let mut probes = vec![self.probe()];
-        if self.reload && self.running {
+        if self.reload && self.renews_process() {
             probes.push(self.reload_mark_probe());
         }
         probes
@@ -175,7 +178,7 @@ impl DeclaredResource for ServiceResource {
 
     fn started_record(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Option<RecordedStart> {
         let unit = unit_state(seen, &self.probe()).ok()?;
-        if !self.running || unit.invocation.is_empty() {
+        if !self.renews_process() || unit.invocation.is_empty() {
             return None;
         }
         let running = self.running_service(unit, seen, cx);

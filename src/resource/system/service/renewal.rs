@@ -22,6 +22,13 @@ pub(super) struct ServiceRenewal {
     pub predicted: bool,
 }
 
+impl ServiceRenewal {
+    /// Reports whether the process has its current inputs.
+    pub fn is_empty(&self) -> bool {
+        self.restart.is_empty() && self.reload.is_empty()
+    }
+}
+
 /// Input of the evaluation of a running unit.
 pub(super) struct RunningService<'a> {
     pub unit: &'a UnitState,
@@ -91,12 +98,16 @@ impl RunningService<'_> {
     }
 
     /// Reports whether a reload may apply the input: it is chosen, and the input is content that a process reads again. An
-    /// executable file is a program, and a process that runs a script does not map it.
+    /// executable file is a program, and a process that runs a script does not map it. systemd reads the file of an
+    /// environment only when it starts the process.
     fn is_applied_by_reload(&self, input: &RestartInput) -> Result<bool, UnansweredReason> {
-        if !self.may_reload || input.is_program || !is_content_input(input) {
+        if !self.may_reload || input.is_read_at_start || !is_content_input(input) {
             return Ok(false);
         }
         for path in &input.paths {
+            if self.unit.reads_environment_from(path) {
+                return Ok(false);
+            }
             if let PathState::Present(info) = path_state(self.seen, &input_probe(path))?
                 && info.kind == PathType::File
                 && info.mode & 0o111 != 0

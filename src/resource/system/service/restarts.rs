@@ -18,21 +18,32 @@ const SECONDS_PER_RESTART: f64 = 10.0;
 /// The longest time that a restarted service has to stay up, in seconds.
 const MAX_WAIT_S: f64 = 60.0;
 
-/// Reports whether systemd restarted the service, and it has not stayed up since then for long enough.
+/// Reports whether systemd restarted the service, and it has not stayed up since then for long enough, or has ended again
+/// before.
 pub(super) fn keeps_restarting(unit: &UnitState) -> bool {
-    unit.restarts >= MIN_RESTARTS && unit.restarted_ago.is_some_and(|age| age < time_to_stay_up(unit))
+    let up = if waits_for_restart(unit) { unit.ran_for } else { unit.restarted_ago };
+    unit.restarts >= MIN_RESTARTS && up.is_some_and(|seconds| seconds < time_to_stay_up(unit))
+}
+
+/// Reports whether its process has ended and systemd is about to start it again (`RestartSec=`).
+pub(super) fn waits_for_restart(unit: &UnitState) -> bool {
+    unit.active == "activating" && unit.sub.starts_with("auto-restart")
 }
 
 fn time_to_stay_up(unit: &UnitState) -> f64 {
     (f64::from(unit.restarts) * SECONDS_PER_RESTART).min(MAX_WAIT_S)
 }
 
-/// Returns the assessment of a service that keeps ending. Another restart does not help: systemd has just made one. The
-/// basis excludes times and numbers, which differ from query to query.
+/// Returns the assessment of a service that keeps ending. Another restart does not help: systemd has just made one, or is
+/// about to. The basis excludes times, numbers and the state, which differ from query to query.
 pub(super) fn block_restarting(want: &ServiceResource, unit: &UnitState) -> Assessment<ServiceDiff> {
-    let (times, ago) = (unit.restarts, format_age(unit.restarted_ago.unwrap_or_default()));
-    let reason = format!("its process keeps ending: systemd restarted it {times} times, last {ago}");
-    let basis = json!({ "load": unit.load, "active": unit.active, "restarting": true });
+    let times = unit.restarts;
+    let last = match (waits_for_restart(unit), unit.ran_for) {
+        (true, Some(seconds)) => format!("and it then ran for {} s", seconds as u64),
+        _ => format!("last {}", format_age(unit.restarted_ago.unwrap_or_default())),
+    };
+    let reason = format!("its process keeps ending: systemd restarted it {times} times, {last}");
+    let basis = json!({ "load": unit.load, "restarting": true });
     Assessment::blocked(BlockClass::Host, reason, basis).hint(format!(
         "run `journalctl -u {}` on the host; list the step that repairs it in `restart_on`. It counts as running once it \
          has stayed up for {} s",
@@ -87,6 +98,22 @@ mod tests {
         for (times, ago, keeps) in cases {
             assert_eq!(keeps_restarting(&restarted(times, ago)), keeps, "{times} times, {ago:?}");
         }
+    }
+
+    /// With a long `RestartSec=`, a service that keeps ending is mostly seen between two starts.
+    #[test]
+    fn run_before_the_wait_for_a_restart_counts() {
+        let waiting = |restarts, ran_for, sub: &str| UnitState {
+            ran_for: Some(ran_for),
+            active: "activating".to_owned(),
+            sub: sub.to_owned(),
+            ..restarted(restarts, Some(700.0))
+        };
+        assert!(keeps_restarting(&waiting(4, 2.0, "auto-restart")));
+        assert!(keeps_restarting(&waiting(4, 2.0, "auto-restart-queued")), "systemd 254 and later");
+        assert!(!keeps_restarting(&waiting(2, 2.0, "auto-restart")));
+        assert!(!keeps_restarting(&waiting(4, 86_400.0, "auto-restart")), "it was up for a day");
+        assert!(!keeps_restarting(&waiting(4, 2.0, "start")), "it starts now");
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl TimerResource {
             trace: None,
             digest,
             changing,
-            is_program: false,
+            is_read_at_start: false,
         }]
     }
 
