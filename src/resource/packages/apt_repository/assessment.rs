@@ -152,9 +152,17 @@ fn find_conflicting_source(
 }
 
 fn is_same_suite(want: &AptRepositoryResource, entry: &AptEntry) -> bool {
-    let bare = |text: &String| text.trim_end_matches('/').to_owned();
+    let bare = |text: &String| simplify_local_uri(text.trim_end_matches('/'));
     let meets = |ours: &[String], theirs: &[String]| ours.iter().any(|a| theirs.iter().any(|b| bare(a) == bare(b)));
     meets(&want.what.uris, &entry.uris) && meets(&want.what.suites, &entry.suites)
+}
+
+/// Writes a local URI as apt reads it: `file:///srv` and `file:/srv` are one source.
+fn simplify_local_uri(uri: &str) -> String {
+    match uri.split_once(":///") {
+        Some((scheme @ ("file" | "copy"), path)) => format!("{scheme}:/{path}"),
+        _ => uri.to_owned(),
+    }
 }
 
 /// Returns why the declared key on the host is missing, invalid or not pinned, with a hint.

@@ -269,7 +269,8 @@ impl PackageFindings {
         if installation.is_some() && state.held && want.hold.is_none() {
             self.reasons.push(format!("`{name}` is held: the hold is released"));
         }
-        self.push_package(name, installation, None);
+        let hold = (installation.is_some() && state.held).then(|| ValueChange::new(true, false));
+        self.push_package(name, installation, hold);
     }
 
     fn add_family(&mut self, want: &PackageResource, states: &[(&str, &PackageState)], state: &PackageFamilyState) {

@@ -34,7 +34,8 @@ pub(in crate::resource) const KIND: ResourceKind = ResourceKind {
 All names of a step are installed in one transaction of apt, or of dnf if dpkg has no packages on the host.
 
 **Compared** are the installed version, dpkg's status and, if declared, the hold. Without `version` any installed
-version matches and forge never upgrades. Versions are compared by the rules of Debian or rpm. For rpm `version` is
+version matches and forge never upgrades. Whether a package counts as installed automatically is not compared:
+`apt autoremove` takes away a declared package that came as a dependency, unless `apt-mark manual` was run. Versions are compared by the rules of Debian or rpm. For rpm `version` is
 `EPOCH:VERSION-RELEASE`; a missing epoch is 0, and without a release any release matches. An unchanged step reports
 `nginx 1.22.1-9 is installed`.
 

@@ -89,6 +89,15 @@ mod tests {
         assert_eq!(replaced, UndoEffect::declare(vec![UndoDeclaration::present("package", fields)]));
     }
 
+    /// A pinned driver is open to the next upgrade without its hold.
+    #[test]
+    fn hold_of_a_removed_package_is_declared() {
+        let removal = InstallationChange::Remove { version: "1".into(), status: None };
+        let restored = undo(Some(removal), Some(ValueChange::new(true, false)));
+        let fields = json!({ "name": "nginx", "version": "1", "hold": true });
+        assert_eq!(restored, UndoEffect::declare(vec![UndoDeclaration::present("package", fields)]));
+    }
+
     #[test]
     fn configuration_of_an_earlier_installation_stays() {
         let installed = undo(Some(InstallationChange::Install { version: None, configured: true }), None);
