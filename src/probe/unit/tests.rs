@@ -114,7 +114,7 @@ fn invalid_unit_names_are_rejected() {
     for name in ["", "-x", "a b", "a/b", "dbus*", "a\n"] {
         assert_eq!(refusal_reason(name), Some("is not a unit name"), "{name:?}");
     }
-    for name in ["getty@tty1.service", "dev-disk-by\\x2duuid.swap", "nginx", "a.b-c_d:e"] {
+    for name in ["-.mount", "getty@tty1.service", "dev-disk-by\\x2duuid.swap", "nginx", "a.b-c_d:e"] {
         assert_eq!(refusal_reason(name), None, "{name:?}");
     }
     assert_eq!(full_unit_name("a.b"), "a.b.service");
@@ -145,8 +145,25 @@ fn environment_files_are_listed() {
         "Type=simple\n",
         "Type=simple\nEnvironmentFiles=/etc/q a.env (ignore_errors=yes)\nEnvironmentFiles=/etc/q2*.env (ignore_errors=no)\n",
     );
-    assert_eq!(one("loop", &printed(&text)).unwrap().environment_files, ["/etc/q a.env", "/etc/q2*.env"]);
+    let state = one("loop", &printed(&text)).unwrap();
+    assert_eq!(state.environment_files, ["/etc/q a.env", "/etc/q2*.env"]);
+    let reads = |path| state.reads_environment_from(path);
+    assert!(reads("/etc/q a.env") && reads("/etc/q2b.env") && !reads("/etc/q2/b.env") && !reads("/etc/q"));
     assert_eq!(one("loop", &printed(RESTARTED)).unwrap().environment_files, [""; 0]);
+}
+
+/// origin: `systemctl show` of systemd 252
+#[test]
+fn programs_outside_of_the_distribution_are_listed() {
+    let text = RESTARTED.replace(
+        "Type=simple\n",
+        "Type=simple\nExecStart={ path=/opt/app/current/sl ; argv[]=/opt/app/current/sl 9 ; ignore_errors=no ; pid=0 }\n\
+         ExecStart={ path=/bin/sh ; argv[]=/bin/sh -c x ; ignore_errors=no ; pid=0 }\n",
+    );
+    let state = one("loop", &printed(&text)).unwrap();
+    assert_eq!(state.programs, ["/opt/app/current/sl"]);
+    let starts = |path| state.starts_program_at(path);
+    assert!(starts("/opt/app/current") && starts("/opt/app/current/sl") && !starts("/opt/app/cur"));
 }
 
 /// Between two starts, the time of the last run tells whether the service keeps ending.

@@ -193,6 +193,7 @@ fn describe_rule(rule: &LoadRule) -> String {
     match &rule.kind {
         LoadRuleKind::Denylisted => "also blacklists it".to_owned(),
         LoadRuleKind::KernelRefuses => "lets the kernel refuse it".to_owned(),
+        LoadRuleKind::OtherModule(other) => format!("has `{other}` loaded in its place"),
         LoadRuleKind::InstallCommand(command) => format!("runs `{command}` instead of loading it"),
     }
 }

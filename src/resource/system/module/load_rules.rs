@@ -1,7 +1,7 @@
 //! Lines of other files, and of the kernel command line, that deny a module or replace how `modprobe` loads it.
 
 use super::config::is_same_name;
-use crate::probe::ModuleState;
+use crate::probe::{ConfLine, ModuleState};
 
 /// A rule about loading one module that the step itself did not write.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,8 @@ pub(super) enum LoadRuleKind {
     Denylisted,
     /// `module_blacklist=`: the kernel refuses to load it.
     KernelRefuses,
+    /// `alias`: `modprobe` and systemd load the other module in its place; `off` is the usual name for none.
+    OtherModule(String),
     /// `install`: `modprobe` and systemd run this command instead of loading the module.
     InstallCommand(String),
 }
@@ -27,7 +29,7 @@ impl LoadRule {
     /// Returns whether the rule keeps systemd from loading the module at boot.
     pub fn denies_boot(&self) -> bool {
         match &self.kind {
-            LoadRuleKind::Denylisted | LoadRuleKind::KernelRefuses => true,
+            LoadRuleKind::Denylisted | LoadRuleKind::KernelRefuses | LoadRuleKind::OtherModule(_) => true,
             LoadRuleKind::InstallCommand(command) => does_nothing(command),
         }
     }
@@ -41,11 +43,17 @@ impl LoadRule {
 /// Returns every such rule for `name` outside `own`, the step's file, in the order in which kmod reads them. Only the
 /// first `install` line of a module takes effect, so later ones are not returned.
 ///
-/// Source: modprobe.d(5), kernel-parameters.txt, and `kmod_module_get_install_commands` of libkmod, which returns the
-/// first match.
+/// Source: modprobe.d(5), kernel-parameters.txt, and libkmod: `kmod_module_get_install_commands` returns the first match,
+/// and `kmod_module_new_from_lookup` takes all modules that an alias of a file has for a name before the module itself.
 pub(super) fn list_load_rules(state: &ModuleState, name: &str, own: &str) -> Vec<LoadRule> {
     let mut rules = Vec::new();
     let mut has_install = false;
+    let aliases = list_aliases(state, name);
+    let is_own_alias = aliases.iter().any(|(_, target)| is_same_name(target, name));
+    for (line, target) in aliases.into_iter().filter(|(line, _)| !is_own_alias && line.file != own) {
+        let kind = LoadRuleKind::OtherModule(target.to_owned());
+        rules.push(LoadRule { place: line.format_location(), file: line.file.clone(), kind });
+    }
     for line in &state.modprobe {
         let Some((keyword, rest)) = line.text.trim().split_once(|c: char| c.is_ascii_whitespace()) else { continue };
         let (module, command) = rest.trim().split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((rest.trim(), ""));
@@ -76,6 +84,20 @@ pub(super) fn list_load_rules(state: &ModuleState, name: &str, own: &str) -> Vec
     rules
 }
 
+/// Returns the lines `alias PATTERN MODULE` whose pattern matches the name, each with its module.
+fn list_aliases<'s>(state: &'s ModuleState, name: &str) -> Vec<(&'s ConfLine, &'s str)> {
+    let matches = |pattern: &str| {
+        let glob = globset::Glob::new(&pattern.replace('-', "_"));
+        is_same_name(pattern, name) || glob.is_ok_and(|glob| glob.compile_matcher().is_match(name.replace('-', "_")))
+    };
+    let parse = |line: &'s ConfLine| {
+        let mut words = line.text.split_ascii_whitespace();
+        let alias = (words.next()? == "alias").then_some((words.next()?, words.next()?));
+        alias.filter(|(pattern, _)| matches(pattern)).map(|(_, target)| (line, target))
+    };
+    state.modprobe.iter().filter_map(parse).collect()
+}
+
 /// Returns whether an `install` command certainly loads nothing.
 fn does_nothing(command: &str) -> bool {
     matches!(command, "true" | "false" | ":")
@@ -86,7 +108,6 @@ fn does_nothing(command: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::ConfLine;
 
     fn list(lines: &[(&str, &str)], cmdline: &str) -> Vec<LoadRule> {
         let line = |(file, text): &(&str, &str)| ConfLine { file: (*file).into(), line: 1, text: (*text).into() };
@@ -113,6 +134,21 @@ mod tests {
         assert_eq!(places(&[early, own, late]), ["/m/a.conf:1"]);
         assert_eq!(places(&[own, late]), [""; 0]);
         assert_eq!(places(&[("/m/b.conf", "install nvidia /bin/true"), late]), ["/m/z.conf:1"]);
+    }
+
+    /// origin: `modprobe -R` of kmod 30
+    #[test]
+    fn alias_of_the_name_loads_another_module() {
+        let kinds = |lines: &[(&str, &str)]| -> Vec<LoadRuleKind> {
+            list(lines, "").into_iter().map(|rule| rule.kind).collect()
+        };
+        let off = LoadRuleKind::OtherModule("off".to_owned());
+        assert_eq!(kinds(&[("/m/a.conf", "alias nvidia-drm off")]), [off.clone()]);
+        assert_eq!(kinds(&[("/m/a.conf", "alias nvidia* off")]), [off]);
+        assert_eq!(kinds(&[("/m/a.conf", "alias nvidia off"), ("/m/b.conf", "alias pci:v0* nvidia_drm")]), []);
+        let both = [("/m/a.conf", "alias nvidia_drm extra"), ("/m/b.conf", "alias nvidia_drm nvidia-drm")];
+        assert_eq!(kinds(&both), [], "both are loaded");
+        assert!(list(&[("/m/a.conf", "alias nvidia_drm off")], "").iter().all(LoadRule::denies_modprobe));
     }
 
     #[test]

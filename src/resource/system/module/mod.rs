@@ -46,7 +46,7 @@ configured options`.
 command line; the last value of an option takes effect. The step is **blocked** if a line after the step's own file sets
 an option of the step to another value, or if another file loads a module at boot that is declared `at_boot: false`; the
 reason names file and line. Options that the step does not declare are listed in the reason and not changed. It is also
-blocked if a `blacklist` or `install` line of another file, or `modprobe.blacklist=` or `module_blacklist=` of the kernel
+blocked if a `blacklist`, `install` or `alias` line of another file, or `modprobe.blacklist=` or `module_blacklist=` of the kernel
 command line, prevents the module from being loaded as declared; or if the `install` line of an earlier file, of which
 kmod takes the first, runs another command for a module that is declared `blacklisted`; or if a module is declared
 `at_boot: true` and `systemd-modules-load.service`, which loads it, is masked.

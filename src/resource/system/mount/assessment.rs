@@ -44,6 +44,11 @@ fn assess_unmounted_point(
     let diff = CurrentMountDiff::Mount { source: want.source.clone(), fstype: want.fstype.clone() };
     let change = |reason| Assessment::differs(reason, diff, DisruptionClass::D0, json!(null));
     let reason = "nothing is mounted".to_owned();
+    if RUNNING_DIRECTORIES.contains(&want.path.as_str()) {
+        let reason = format!("{reason}, and a mount at `{}` would hide the files of the running host", want.path);
+        return Assessment::blocked(BlockClass::Host, reason, json!(null))
+            .hint("declare `state: fstab`, copy the files to the file system, and reboot");
+    }
     match &state.lack {
         None => change(reason),
         Some(lack) if predicted.is_some_and(|earlier| may_provide_lacking(want, earlier)) => {
@@ -53,6 +58,9 @@ fn assess_unmounted_point(
             .hint("add a step that provides it before this one"),
     }
 }
+
+/// Directories that can be file systems of their own, but are full of files that run the host until it reboots.
+const RUNNING_DIRECTORIES: [&str; 7] = ["/dev", "/proc", "/run", "/sys", "/usr", "/var", "/var/lib"];
 
 /// Reports whether an earlier step may provide the mount point, a directory above it, or the source.
 fn may_provide_lacking(want: &MountResource, earlier: &EarlierStepEffects) -> bool {

@@ -59,6 +59,8 @@ applied with `mount -o remount`, D1.
 - the path of the mount point leads through a symbolic link: the kernel's table has the path without it;
 - a directory above the mount point does not exist, the mount point is not a directory, or a `source` that is a path does
   not exist, and no earlier step provides it;
+- nothing is mounted yet at `/dev`, `/proc`, `/run`, `/sys`, `/usr`, `/var` or `/var/lib`: a mount would hide the files
+  of the running host (`/etc`, `/bin`, `/lib`, `/sbin` and the like are an error of the declaration);
 - something else is mounted there, for example another directory of the same file system; the reason names it;
 - an option differs that a remount does not change: those of NFS (`vers=`), and `mode`, `uid` and `gid` of tmpfs;
 - a disk is mounted read-only without a declared `ro`, which is how the kernel reacts to a failing disk;
@@ -105,6 +107,10 @@ the options to keep it unmounted at boot. `state: fstab` does not compare the cu
     traits: KindTraits { explains_secrets: true, ..KindTraits::DEFAULT },
 };
 
+/// Directories that are never a file system of their own, because a host cannot boot or log in without their files.
+const SYSTEM_DIRECTORIES: &[&str] =
+    &["/bin", "/etc", "/lib", "/lib32", "/lib64", "/sbin", "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/sbin"];
+
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     reject_secrets(
         KIND.name,
@@ -122,6 +128,12 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     };
     if path == "/" && state == DesiredMountState::Unmounted {
         return Err(bad_value("`/` cannot be unmounted").with_field("path"));
+    }
+    if SYSTEM_DIRECTORIES.contains(&path) && state != DesiredMountState::Unmounted {
+        return Err(bad_value(format!(
+            "`{path}` is a system directory: a mount would hide the files that the host needs"
+        ))
+        .with_field("path"));
     }
     let mount = MountResource {
         path: path.to_owned(),
@@ -311,6 +323,8 @@ mod tests {
     #[test]
     fn invalid_mount_fields_are_rejected() {
         assert_eq!(build_error(&[("path", json!("/"))], true), "`/` cannot be unmounted");
+        let why = "`/etc` is a system directory: a mount would hide the files that the host needs";
+        assert_eq!(build_error(&[("path", json!("/etc"))], false), why);
         let several = json!(["noatime,nofail"]);
         assert_eq!(build_error(&[("options", several)], false), "`noatime,nofail` is not a single option");
         assert_eq!(build_error(&[("source", json!(""))], false), "`source` is empty or not a valid source");

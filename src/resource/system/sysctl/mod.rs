@@ -91,7 +91,12 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let key = required_text(fields, "key")?;
     let place = key_path(key);
     let strange = |c: char| !(c.is_ascii_alphanumeric() || "_-./:@+".contains(c));
-    if key.contains(strange) || !place.contains('/') || place.split('/').any(|p| matches!(p, "" | "." | "..")) {
+    // A leading `-` is no part of a name: in `sysctl.d` it lets systemd ignore errors.
+    if key.contains(strange)
+        || key.starts_with('-')
+        || !place.contains('/')
+        || place.split('/').any(|p| matches!(p, "" | "." | ".."))
+    {
         return Err(bad_value(format!("`{key}` is not a valid kernel setting name"))
             .with_field("key")
             .hint("write one key, such as `net.ipv4.ip_forward`; patterns are not supported"));
@@ -417,6 +422,10 @@ mod tests {
         assert_eq!(
             build_error(&[("key", "net.ipv4.conf.*.forwarding"), ("value", "1")]),
             "`net.ipv4.conf.*.forwarding` is not a valid kernel setting name"
+        );
+        assert_eq!(
+            build_error(&[("key", "-net.ipv4.ip_forward"), ("value", "1")]),
+            "`-net.ipv4.ip_forward` is not a valid kernel setting name"
         );
         assert_eq!(
             build_error(&[("key", "swappiness"), ("value", "1")]),
