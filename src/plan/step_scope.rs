@@ -12,8 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How suitable a host is to run a `one` step, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum HostFitness {
-    /// The step matches there: an existing key stays the key.
+    /// The step matches there, where it was applied: an existing key stays the key.
     Settled,
+    /// The step matches there, and forge has not applied it there.
+    Matching,
     /// The step was applied there once.
     Recorded,
     /// The step may match there: no other host makes a second one.
@@ -87,7 +89,10 @@ fn rate_fitness(case: &HostContext<'_>, index: StepIndex, turns: &[StepInstance<
     let recorded = |turn: &&StepInstance<'_>| case.was_applied(&turn.expanded.id);
     match own.first().map(|turn| assess_rules(case, turn.instance)) {
         None => HostFitness::Blocked,
-        Some(_) if verdicts.iter().all(|verdict| *verdict == StepVerdict::Ok) => HostFitness::Settled,
+        Some(_) if verdicts.iter().all(|verdict| *verdict == StepVerdict::Ok) => match own.iter().any(recorded) {
+            true => HostFitness::Settled,
+            false => HostFitness::Matching,
+        },
         // Its `when` selects another host, such as the one that ran an earlier step.
         Some(_) if verdicts.iter().all(|verdict| *verdict == StepVerdict::NotApplicable) => HostFitness::Blocked,
         Some(_) if own.iter().any(recorded) => HostFitness::Recorded,
