@@ -5,7 +5,8 @@ use crate::model::{BlockClass, DisruptionClass, UndoDeclaration, UndoEffect, Val
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
 use crate::resource::shared::file_target::{describe_lost_special_file, describe_type, path_probe};
 use crate::resource::shared::shell;
-use crate::resource::shared::support::{bad_value, format_mode, parent_path, path_state};
+use crate::resource::shared::support::{format_mode, parent_path, path_state};
+use crate::resource::shared::system_directories::check_removable;
 use crate::resource::system::unit::{RELOAD_MANAGER, is_read_by_manager};
 use crate::resource::traits::{EffectReach, GuardSupport, KindTraits, PackageExposure};
 use crate::resource::{
@@ -56,39 +57,6 @@ and forge's own directories.
 /// Files larger than this are not copied for an undo. Bytes.
 const KEPT_SIZE_LIMIT: u64 = 64 << 20;
 
-/// Directories that every host needs. Entries below them may be removed.
-const PROTECTED_DIRECTORIES: &[&str] = &[
-    "/boot/efi",
-    "/boot/grub",
-    "/etc/apt",
-    "/etc/default",
-    "/etc/init.d",
-    "/etc/pam.d",
-    "/etc/security",
-    "/etc/ssh",
-    "/etc/ssl",
-    "/etc/sudoers.d",
-    "/etc/systemd",
-    "/usr/bin",
-    "/usr/include",
-    "/usr/lib",
-    "/usr/lib32",
-    "/usr/lib64",
-    "/usr/libexec",
-    "/usr/local",
-    "/usr/sbin",
-    "/usr/share",
-    "/var/cache",
-    "/var/lib",
-    "/var/lib/dpkg",
-    "/var/lib/forge",
-    "/var/lib/rpm",
-    "/var/lib/systemd",
-    "/var/log",
-    "/var/spool",
-    "/var/tmp",
-];
-
 #[derive(Debug)]
 struct AbsentResource {
     paths: Vec<String>,
@@ -112,18 +80,6 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         backup: fields.get_bool("backup").unwrap_or(true),
         idle: absent,
     }))
-}
-
-/// Rejects paths that every host needs.
-pub(in crate::resource) fn check_removable(path: &str) -> Result<(), Diag> {
-    if path.matches('/').count() < 2 {
-        return Err(bad_value(format!("`{path}` is a top-level directory and is never removed")));
-    }
-    if PROTECTED_DIRECTORIES.contains(&path) {
-        return Err(bad_value(format!("`{path}` is a system directory and is never removed"))
-            .hint("list the entries below it that should be removed"));
-    }
-    Ok(())
 }
 
 impl AbsentResource {

@@ -12,6 +12,7 @@ use crate::resource::shared::shell;
 use crate::resource::shared::support::{
     GROUP_FIELD, OWNER_FIELD, bad_value, format_mode, output, parse_owner_and_group, path_state, required_text,
 };
+use crate::resource::shared::system_directories::check_removable;
 use crate::resource::traits::{EffectReach, GuardSupport, KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionBatch, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject,
@@ -78,6 +79,10 @@ struct DirectoryResource {
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let path = required_text(fields, "path")?;
     let (owner, group) = parse_owner_and_group(fields)?;
+    let recursive = fields.get_bool("recursive").unwrap_or(false);
+    if absent && recursive {
+        check_removable(path).map_err(|diag| diag.with_field("path"))?;
+    }
     if absent && path.matches('/').count() < 2 {
         return Err(bad_value(format!("`{path}` is a top-level directory and is never removed")).with_field("path"));
     }
@@ -86,7 +91,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         owner,
         group,
         mode: fields.get_mode("mode").unwrap_or(0o755),
-        recursive: fields.get_bool("recursive").unwrap_or(false),
+        recursive,
         absent,
     }))
 }

@@ -6,8 +6,9 @@ use crate::probe::{Observation, Probe};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{
-    GROUP_FIELD, OWNER_FIELD, format_mode, parent_path, parse_owner_and_group, require_file_path,
+    GROUP_FIELD, OWNER_FIELD, bad_value, format_mode, parent_path, parse_owner_and_group, require_file_path,
 };
+use crate::resource::shared::system_directories::is_device_path;
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionBatch, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource,
@@ -105,6 +106,11 @@ struct FileResource {
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let path = require_file_path(fields)?;
+    if is_device_path(&path) {
+        return Err(bad_value(format!("`{path}` is below /dev, where the kernel and udev make the entries"))
+            .with_field("path")
+            .hint("a file there would replace a device for all programs; declare a path outside of /dev"));
+    }
     let (owner, group) = parse_owner_and_group(fields)?;
     let body = parse_body(fields, absent)?;
     let mode = fields.get_mode("mode").unwrap_or(if body.is_secret() { 0o600 } else { 0o644 });
@@ -261,6 +267,13 @@ mod tests {
         assert_eq!(built(&secret, Some(0o640)), ("0640".to_owned(), None));
         let why = "`/a` contains a secret, and mode 0644 lets every user read it";
         assert_eq!(built(&secret, Some(0o644)), ("0644".to_owned(), Some(why.to_owned())));
+    }
+
+    #[test]
+    fn file_in_place_of_a_device_is_rejected() {
+        let why = "`/dev/null` is below /dev, where the kernel and udev make the entries";
+        assert_eq!(build_error(&[("path", json!("/dev/null")), ("content", json!(""))]), why);
+        assert!(build(&make_fields(&[("path", json!("/dev/shm/a")), ("content", json!(""))]), false).is_ok());
     }
 
     #[test]

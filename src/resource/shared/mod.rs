@@ -10,4 +10,5 @@ pub(in crate::resource) mod job_account;
 pub(in crate::resource) mod package_lock;
 pub(in crate::resource) mod shell;
 pub(in crate::resource) mod support;
+pub(in crate::resource) mod system_directories;
 pub(in crate::resource) mod text_lines;

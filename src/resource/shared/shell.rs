@@ -1,6 +1,7 @@
 //! Shell code that several kinds share. Every action is one subshell with its values as positional parameters: no
 //! variable affects other fragments, and no value is evaluated as code.
 
+use super::system_directories::refuse_system_directories;
 use crate::script::{ShellFragment, safe_path};
 
 /// Opens an action whose new files are private until their owner and mode are set.
@@ -333,7 +334,7 @@ pub(in crate::resource) fn open_directory_action(path: &str, own: &str, mode: u3
         .code("dir=${path%/*} name=${path##*/}\nenter \"$dir\"\n")
 }
 
-/// Fails if a file system, including a bind mount of the same file system, is mounted at `./$name` or below it: a
+/// Sets `$real`, the path without links. Fails if a file system, including a bind mount of the same file system, is mounted at `./$name` or below it: a
 /// removal would delete files of that mount. The kernel reports the real path of the directory.
 pub(in crate::resource) const REFUSE_MOUNTS: &str = r#"
 real=$(readlink -n /proc/self/cwd; printf x)
@@ -351,7 +352,8 @@ const REMOVE_TREE: &str = r#"rm -rf --one-file-system -- "./$name" || fail "cann
 /// Returns the action that removes a directory with all its contents.
 pub(in crate::resource) fn remove_tree(path: &str) -> ShellFragment {
     let refuse = "if [ -L \"./$name\" ]; then fail \"$path is a symbolic link\"; fi";
-    close_action(open_directory_action(path, "", 0, "").code(refuse).code(REFUSE_MOUNTS).code(REMOVE_TREE))
+    let action = open_directory_action(path, "", 0, "").code(refuse).code(REFUSE_MOUNTS);
+    close_action(refuse_system_directories(action).code(REMOVE_TREE))
 }
 
 /// Returns the action that puts a copy, a file or a link with its owner, mode and attributes, at the path.

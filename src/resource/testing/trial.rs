@@ -20,6 +20,7 @@ mod archives;
 mod edits;
 mod mounts;
 mod paths;
+mod removals;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 

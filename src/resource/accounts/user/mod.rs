@@ -15,6 +15,7 @@ use crate::resource::shared::shell::RETRY_FUNCTION;
 use crate::resource::shared::support::{
     bad_value, check_account_name, output, path_state, required_text, user_state, will_be_provided,
 };
+use crate::resource::shared::system_directories::refuse_system_directories;
 use crate::resource::traits::{EffectReach, KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredMembership,
@@ -47,7 +48,8 @@ This kind does not set passwords.
 
 With `create: false`, a missing account is **blocked**: the step only changes an existing one.
 
-**Removal** keeps the home directory unless `remove_home: true`. An account with running processes is not removed.
+**Removal** keeps the home directory unless `remove_home: true`. Nothing is removed if the home belongs to another account,
+is not a directory, is a system directory, or has a file system mounted at it or in it. An account with running processes is not removed.
 `root` is never removed.",
     fields: FIELDS,
     build,
@@ -337,7 +339,8 @@ impl UserResource {
             .code("\nname=$1 group=$2")
             .code(RETRY_FUNCTION);
         shell::close_action(match diff {
-            UserDiff::Remove { .. } => opened.code(if self.remove_home { REMOVE_WITH_HOME } else { REMOVE }),
+            UserDiff::Remove { before, .. } if self.remove_home => render_removal_with_home(opened, before),
+            UserDiff::Remove { .. } => opened.code(REMOVE),
             UserDiff::Create { attributes, .. } => self.render_creation(opened, attributes),
             UserDiff::Modify(attributes) => self.render_modification(opened, attributes),
         })
@@ -351,7 +354,7 @@ impl UserResource {
         let action = if self.system { action.code(" --system") } else { action };
         let action = action.code(if self.create_home { " --create-home" } else { " --no-create-home" });
         // A new account has no password, so it is created locked.
-        action.code(" \"$@\" -- \"$name\" || exit 1\n")
+        action.code(" \"$@\" -- \"$name\"").code(TAKE_BACK)
     }
 
     fn render_modification(&self, action: ShellFragment, attributes: &UserAttributes) -> ShellFragment {
@@ -408,6 +411,14 @@ fn may_be_executed(state: &PathState) -> bool {
     }
 }
 
+/// Removes the account with its home, unless that would remove what is not the account's.
+fn render_removal_with_home(opened: ShellFragment, before: &UserInfo) -> ShellFragment {
+    let [check, remove] = REMOVE_WITH_HOME;
+    let action =
+        opened.code("set --").word(&before.home).word(before.uid.to_string()).code("\nhome=$1 uid=$2").code(check);
+    refuse_system_directories(action.code(shell::REFUSE_MOUNTS)).code(remove)
+}
+
 /// Prints the account with a uid. Status 2 if no account has it.
 const HOLDER_OF_UID: &str = "getent passwd \"$FORGE_UID\"";
 
@@ -419,15 +430,34 @@ const OWN_GROUP: &str = r#"
 if [ "$group" = "$name" ] && ! getent group "$group" >/dev/null; then set -- --user-group; else set -- --gid "$group"; fi
 patient useradd"#;
 
-const UNLOCK: &str = "patient usermod --unlock -- \"$name\" || exit 1\n";
-const REMOVE: &str = "patient userdel -- \"$name\" || exit 1\n";
-const REMOVE_WITH_HOME: &str = r#"patient userdel --remove -- "$name"
-status=$?
-# 12: the account is gone, but its home or mail was not there to be removed.
-if [ "$status" -ne 0 ] && [ "$status" -ne 12 ]; then exit 1; fi
+/// Exit status 12: `useradd` has made the account, but not its home. With the account, the next run would find nothing to do.
+const TAKE_BACK: &str = r#" || { [ "$status" -ne 12 ] || userdel -- "$name"; exit 1; }
 "#;
 
+const UNLOCK: &str = "patient usermod --unlock -- \"$name\" || exit 1\n";
+const REMOVE: &str = "patient userdel -- \"$name\" || exit 1\n";
+
+/// `userdel --remove` leaves a home that belongs to another account, and only warns; it deletes what is mounted in a home.
+/// Exit status 12: the account is gone, but its home or mail was not there to be removed.
+const REMOVE_WITH_HOME: [&str; 2] = [
+    r#"
+if [ -e "$home" ] || [ -L "$home" ]; then (
+  name=${home##*/} path=$home
+  cd -P -- "${home%/*}/" || fail "cannot enter the directory of the home $home"
+  [ ! -L "./$name" ] && [ -d "./$name" ] || fail "the home $home is not a directory: nothing was removed"
+  [ "$(stat -c %u -- "./$name")" = "$uid" ] || fail "the home $home belongs to another account: nothing was removed"
+"#,
+    r#") || exit 1; fi
+patient userdel --remove -- "$name"
+status=$?
+if [ "$status" -ne 0 ] && [ "$status" -ne 12 ]; then exit 1; fi
+[ ! -e "$home" ] || fail "the account is gone, but userdel left its home $home"
+"#,
+];
+
 const EXPLAIN: &[(&str, &str)] = &[
+    ("belongs to another account", "omit `remove_home`, and remove the directory with an `absent` step"),
+    ("a file system is mounted", "unmount it first"),
     ("is currently used by process", "the account has running processes: stop them first"),
     ("is currently logged in", "the account is logged in: end its sessions first"),
     ("is not unique", "the uid belongs to another account: run `getent passwd` on the host"),
@@ -525,10 +555,9 @@ impl TypedResource for UserResource {
                     "name": name, "uid": before.uid, "group": before.group, "groups": before.groups, "append": true,
                     "home": before.home, "shell": before.shell, "comment": before.gecos, "create_home": false,
                 });
-                let lost = before.ages.then(|| format!("the expiry and the password ageing of `{name}`"));
-                let effect = UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, fields)])
-                    .leaving(format!("the password of `{name}`, which was locked, if there was one"));
-                UndoEffect { lost, ..effect }
+                let ages = if before.ages { ", its ageing and the expiry of the account" } else { "" };
+                let lost = Some(format!("the locked password of `{name}`, if it had one{ages}"));
+                UndoEffect { lost, ..UndoEffect::declare(vec![UndoDeclaration::present(KIND.name, fields)]) }
             }
             UserDiff::Remove { name, .. } if self.remove_home => {
                 UndoEffect::irreversible(&format!("the home directory of `{name}` is not kept"))

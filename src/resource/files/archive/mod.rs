@@ -8,12 +8,12 @@ mod script;
 use crate::diag::{Diag, DiagCode};
 use crate::model::{UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, Probe};
-use crate::resource::files::absent::check_removable;
 use crate::resource::shared::accounts::{AccountName, account_probes, require_accounts};
 use crate::resource::shared::file_target::{FileBody, path_probe};
 use crate::resource::shared::support::{
     ONLY_UNCHANGED, bad_value, format_mode, parse_owner_and_group, required_text, sha256_hex,
 };
+use crate::resource::shared::system_directories::check_removable;
 use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource, FieldSpec,

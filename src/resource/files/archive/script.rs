@@ -5,6 +5,7 @@ use crate::probe::{CheckProbe, Probe};
 use crate::resource::AssessmentContext;
 use crate::resource::files::directory::set_ownership;
 use crate::resource::shared::shell;
+use crate::resource::shared::system_directories::refuse_system_directories;
 use crate::script::{ShellFragment, safe_path};
 
 /// Time limit for reading the members, in seconds.
@@ -235,8 +236,8 @@ impl ArchiveResource {
             .code(safe_path::ENTER_DIRECTORY)
             .code(safe_path::STAGE_IN_BOX)
             .code(PREPARE)
-            .code(shell::REFUSE_MOUNTS)
-            .code(BOX);
+            .code(shell::REFUSE_MOUNTS);
+        let action = refuse_system_directories(action).code(BOX);
         let action = match &self.from {
             ArchiveSource::Host(_) => action.code("set --").number(bytes).code(COPY),
             ArchiveSource::Tree(body, _) => action
