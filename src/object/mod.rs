@@ -29,6 +29,7 @@ mod release_call;
 mod state;
 mod test_labels;
 mod worker_pods;
+mod workload_bounds;
 mod yaml;
 
 pub use access::{ClusterAbsence, ClusterAccess, DEFAULT_NAMESPACE};
@@ -69,4 +70,5 @@ pub use worker_pods::{
     OWN_CONTAINER_KEYS, OWN_POD_KEYS, WORKER_CLUSTER_LABEL, WORKER_ROLE_LABEL, WORKER_RUN_LABEL, WorkerJobObject,
     WorkerPods, WorkerRoleLabel, WorkerVolume, WorkerVolumeSource, worker_cluster_label,
 };
+pub(crate) use workload_bounds::add_workload_bounds;
 pub(crate) use yaml::parse_document;

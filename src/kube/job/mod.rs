@@ -1,5 +1,6 @@
 //! Workloads as proofs: each is created under a name of its own, watched until it ends, and always deleted.
 
+mod created_workload;
 mod logs;
 mod proofs;
 mod reasons;

@@ -15,19 +15,34 @@ pub(super) fn job_label_value(cluster: &str, id: &ObjectId) -> String {
     to_hex(&Sha256::digest(format!("{cluster} {}", id.to_claim()).as_bytes()))[..16].to_owned()
 }
 
+/// The values of the labels of one run's object and of its pods.
+pub(super) struct RunLabels {
+    /// That of [`JOB_LABEL`].
+    pub job: String,
+    /// That of [`RUN_LABEL`].
+    pub run: String,
+}
+
+impl RunLabels {
+    /// Returns the selector of the objects with these labels.
+    pub fn to_selector(&self) -> String {
+        format!("{RUN_LABEL}={},{JOB_LABEL}={}", self.run, self.job)
+    }
+}
+
 /// Returns the object for one run.
-pub(super) fn build_run_object(object: &Value, mark: &str, run: &str) -> Value {
+pub(super) fn build_run_object(object: &Value, labels: &RunLabels) -> Value {
     let mut object = object.clone();
     let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    let own = to_hex(&Sha256::digest(run.as_bytes()));
+    let own = to_hex(&Sha256::digest(labels.run.as_bytes()));
     object["metadata"]["name"] = json!(format!("{name}-{}", &own[..8]));
-    add_run_labels(&mut object, mark, run);
-    visit_pod_templates(&mut object, &mut |template| add_run_labels(template, mark, run));
+    add_run_labels(&mut object, labels);
+    visit_pod_templates(&mut object, &mut |template| add_run_labels(template, labels));
     object
 }
 
-fn add_run_labels(object: &mut Value, mark: &str, run: &str) {
-    for (key, value) in [("app.kubernetes.io/managed-by", "forge"), (JOB_LABEL, mark), (RUN_LABEL, run)] {
+fn add_run_labels(object: &mut Value, RunLabels { job, run }: &RunLabels) {
+    for (key, value) in [("app.kubernetes.io/managed-by", "forge"), (JOB_LABEL, job), (RUN_LABEL, run)] {
         object["metadata"]["labels"][key] = json!(value);
     }
 }
@@ -58,7 +73,9 @@ mod tests {
             "spec": { "pytorchReplicaSpecs": { "Master": { "template": template }, "Worker": { "template": template } } },
         });
         let id = ObjectId::from_object(&job).unwrap();
-        let made = build_run_object(&job, &job_label_value("lab", &id), "r1");
+        let build =
+            |run: &str| build_run_object(&job, &RunLabels { job: job_label_value("lab", &id), run: run.to_owned() });
+        let made = build("r1");
         let labels = json!({ "app.kubernetes.io/managed-by": "forge", "forge/job": job_label_value("lab", &id), "forge/run": "r1" });
         assert_eq!(made["metadata"]["labels"], labels);
         for replica in ["Master", "Worker"] {
@@ -66,7 +83,7 @@ mod tests {
         }
         let name = made["metadata"]["name"].as_str().unwrap();
         assert!(name.starts_with("smoke-") && name.len() == 14, "{name}");
-        assert_ne!(made["metadata"]["name"], build_run_object(&job, "m", "r2")["metadata"]["name"]);
+        assert_ne!(made["metadata"]["name"], build("r2")["metadata"]["name"]);
         assert_ne!(job_label_value("lab", &id), job_label_value("other", &id));
     }
 }

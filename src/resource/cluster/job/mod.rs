@@ -6,8 +6,7 @@ mod declaration;
 
 use crate::diag::Diag;
 use crate::model::{UndoEffect, Value};
-use crate::object::ObjectId;
-use crate::object::{JobEndPredicates, JobGoal, JobLogRules, StatusPredicate};
+use crate::object::{JobEndPredicates, JobGoal, JobLogRules, ObjectId, StatusPredicate, add_workload_bounds};
 use crate::probe::{Observation, Probe};
 use crate::resource::cluster::manifest::check_workload;
 use crate::resource::cluster::object::{DeclaredObject, object_claim};
@@ -154,7 +153,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         }
         None => JobGoal::Ends { signs, within_s: seconds("within").unwrap_or(600) },
     };
-    bounds::add_bounds(&mut object, aim_limit_s(&aim));
+    add_workload_bounds(&mut object, aim_limit_s(&aim));
     let about = fields.get_table("for").cloned().map(Value::Object).unwrap_or_default();
     Ok(Box::new(JobResource {
         declared: DeclaredObject { id, object },

@@ -93,7 +93,7 @@ fn default_deadline_ttl_and_restart_policy_are_added() {
     let mut torch = json!({
         "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": { "runPolicy": { "cleanPodPolicy": "All" } },
     });
-    bounds::add_bounds(&mut torch, 60);
+    add_workload_bounds(&mut torch, 60);
     let policy = json!({ "cleanPodPolicy": "All", "activeDeadlineSeconds": 120, "ttlSecondsAfterFinished": 600 });
     assert_eq!(torch["spec"]["runPolicy"], policy);
 }
