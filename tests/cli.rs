@@ -56,6 +56,8 @@ mod support;
 mod surroundings;
 #[path = "cli/test.rs"]
 mod test;
+#[path = "cli/test_launch.rs"]
+mod test_launch;
 #[path = "cli/toolchain.rs"]
 mod toolchain;
 #[path = "cli/usage.rs"]

@@ -13,7 +13,9 @@ use crate::acceptance::FabricLayout;
 use crate::config::{DeclaredTest, PlannedRounds, Project, TestPrograms};
 use crate::engine::{AcceptanceReport, BaselineError, DrainBudget, SkippedHost, VerifyReport, VerifyResult};
 use crate::model::{ExitCode, HostName, HostOutcome, UntrustedText};
+use crate::object::TestJobLaunch;
 use crate::view::{JsonWriter, ResultWriter, TextWriter, acceptance as formats, escape, fold, format_count};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// Measure hosts and the network between them, and find the part that is slow
@@ -141,11 +143,35 @@ fn write_test_plan(
         }
         TestPrograms::Group(command) => {
             writeln!(out, "  {}", describe_groups(test, fabric, &hosts))?;
-            write_program("launch", command, out)?;
+            match &test.launch {
+                Some(launch) => write_launch(launch, test, out)?,
+                None => write_program("launch", command, out)?,
+            }
         }
     }
-    let parameters: Vec<String> = test.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let parameters: Vec<String> =
+        test.list_parameters().iter().map(|(name, value)| format!("{name}={value}")).collect();
     writeln!(out, "  {}, at most {} s each", escape::escape_line(&parameters.join(" ")), definition.limit_s)
+}
+
+/// Writes the essentials of the job: its kind, and what each pod gets.
+fn write_launch(launch: &TestJobLaunch, test: &DeclaredTest, out: &mut dyn Write) -> io::Result<()> {
+    let (api_version, kind) = launch.kind.api_kind();
+    let join = |map: &BTreeMap<String, String>| {
+        map.iter().map(|(name, value)| format!("{name}={}", show_word(value))).collect::<Vec<_>>().join(" ")
+    };
+    let mut lines = vec![
+        format!("job: {kind} of {api_version} in namespace {}, deleted afterwards", launch.namespace),
+        format!("pods: one per host, {}, image {}", join(&launch.resources), launch.image),
+    ];
+    lines.extend((!launch.annotations.is_empty()).then(|| format!("annotations: {}", join(&launch.annotations))));
+    lines.push(format!("environment: {}", join(&launch.list_variables())));
+    lines.push(format!("start within {} s", launch.start_within_s));
+    lines.iter().try_for_each(|line| writeln!(out, "  {}", escape::escape_line(line)))?;
+    match (launch.kind.has_launcher(), &test.definition.collective) {
+        (false, Some(collective)) => writeln!(out, "  each process: {collective} of PyTorch"),
+        _ => write_program("each process", &test.definition.rank_command, out),
+    }
 }
 
 fn describe_groups(test: &DeclaredTest, fabric: &FabricLayout, hosts: &[&HostName]) -> String {

@@ -6,6 +6,7 @@ use super::expand::{ExpandedStep, ExpansionInputs, ExpansionState, StepExpander}
 use super::file_access::{build_unreadable_diag, confine_path, describe_io_error};
 use super::instances::{self, AppliedRecipes, RecipeLibrary};
 use super::inventory::selector::SelectorUniverse;
+use super::inventory::test_launch::LaunchCluster;
 use super::inventory::{self, RawInventory, ResolvedInventory};
 use super::load_context::LoadContext;
 use super::load_options::LoadOptions;
@@ -138,7 +139,8 @@ fn read_project(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
     rollout.iter().for_each(|rollout| inventory::check_rollout(rollout, resolved.groups.keys(), cx));
     let universe = SelectorUniverse::from_hosts_and_groups(&resolved.hosts, &resolved.groups);
     let fabric = inventory::read_fabric(find_section(&node, "fabric"), &universe, &resolved.hosts, cx);
-    let tests = read_tests((&node, rollout.as_ref()), &universe, (&resolved, &fabric), cx);
+    let launch = read_launch_cluster(named_api, rollout.as_ref(), &resolved);
+    let tests = read_tests((&node, rollout.as_ref(), &launch), &universe, (&resolved, &fabric), cx);
     let programs = ProgramCache::default();
     let mut broken = check_recipes(&library, &resolved, &programs, cx);
     let idle = find_unapplied_builtins(&library, &resolved);
@@ -170,13 +172,13 @@ fn read_project(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
 
 /// Reads `tests:`, and for a run of tests the built-in sets that it does not replace.
 fn read_tests(
-    (root, rollout): (&YamlNode, Option<&RolloutPolicy>),
+    (root, rollout, cluster): (&YamlNode, Option<&RolloutPolicy>, &LaunchCluster),
     universe: &SelectorUniverse<'_>,
     (resolved, fabric): (&ResolvedInventory, &FabricLayout),
     cx: &mut LoadContext<'_>,
 ) -> TestSuite {
     let hosts: Vec<HostName> = resolved.hosts.keys().cloned().collect();
-    let scope = inventory::tests::TestScope { universe, hosts: &hosts, fabric, is_builtin: false };
+    let scope = inventory::tests::TestScope { universe, hosts: &hosts, fabric, cluster, is_builtin: false };
     let mut suite = inventory::tests::read_test_suite(find_section(root, "tests"), &scope, cx);
     rollout.iter().for_each(|rollout| inventory::check_test_sets(rollout, &suite, cx));
     let builtin: &[&str] = if cx.tests { &BUILTIN_SETS } else { &[] };
@@ -188,6 +190,17 @@ fn read_tests(
         }
     }
     suite
+}
+
+/// Returns which hosts are nodes, if the rollout names their group.
+fn read_launch_cluster(
+    is_declared: bool,
+    rollout: Option<&RolloutPolicy>,
+    resolved: &ResolvedInventory,
+) -> LaunchCluster {
+    let group = rollout.and_then(|rollout| rollout.kubernetes.as_ref()).map(|drain| &drain.group.0);
+    let nodes = group.and_then(|group| Some((group.clone(), resolved.groups.get(group)?.iter().cloned().collect())));
+    LaunchCluster { is_declared, nodes }
 }
 
 fn find_section<'n>(root: &'n YamlNode, name: &str) -> Option<&'n YamlNode> {

@@ -3,6 +3,7 @@
 use crate::acceptance::{BasisSource, DeclaredBasis, RequiredTransport};
 use crate::diag::Span;
 use crate::model::HostName;
+use crate::object::TestJobLaunch;
 use indexmap::IndexMap;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -40,6 +41,8 @@ pub struct DeclaredTest {
     pub group_size: usize,
     /// What the program of a group must use between hosts.
     pub required: RequiredTransport,
+    /// How it starts as a job of the cluster; `None` if the test's own command starts it.
+    pub launch: Option<TestJobLaunch>,
     /// Whether a host that has not passed it counts as drift.
     pub proof_required: bool,
     /// The place of the entry.
@@ -68,6 +71,17 @@ impl TestSuite {
 }
 
 impl DeclaredTest {
+    /// Returns the parameters that its results are compared by: another way to start the processes has its own results.
+    pub fn list_parameters(&self) -> BTreeMap<String, String> {
+        let mut parameters = self.parameters.clone();
+        if let Some(launch) = &self.launch {
+            // They say which account starts the processes on which host; a job has neither.
+            ["user", "launcher"].iter().for_each(|name| drop(parameters.remove(*name)));
+            parameters.insert("launch".to_owned(), launch.kind.name().to_owned());
+        }
+        parameters
+    }
+
     /// Returns the digest of what decides about a result: the programs, their parameters, and which values are good.
     pub fn digest_declaration(&self) -> String {
         let definition = &self.definition;
@@ -87,8 +101,12 @@ impl DeclaredTest {
             DeclaredLimit::OwnVerdict => json!("own"),
         };
         let (output, required) = (definition.output.name(), (self.required.rdma, self.required.gdr));
-        let whole =
+        let mut whole =
             json!([kind, programs, output, self.parameters, self.rails, expected, required, definition.rests_on]);
+        // Without it, digests stay those that hosts already keep.
+        if let (Some(launch), Some(parts)) = (&self.launch, whole.as_array_mut()) {
+            parts.push(json!([launch.to_declaration(), definition.rank_command, definition.collective]));
+        }
         let mut digest = "sha256:".to_owned();
         crate::model::push_hex(&mut digest, &Sha256::digest(whole.to_string().as_bytes()));
         digest
@@ -172,6 +190,10 @@ pub struct TestDefinition {
     pub listens: ServerListening,
     /// The recipe whose parameters `user`, `slots` and `launchers` say how a program starts on several hosts.
     pub mesh: Option<String>,
+    /// The program that each process runs if the test starts as a job of the cluster; empty if the test has none.
+    pub rank_command: Vec<String>,
+    /// The collective that PyTorch runs in place of a program: a name of [`TestDefinition::COLLECTIVES`].
+    pub collective: Option<String>,
     /// What its results rest on: if it moves, the test is due again.
     pub rests_on: DeclaredBasis,
 }
@@ -283,6 +305,9 @@ pub fn find_placeholders(word: &str) -> impl Iterator<Item = (Range<usize>, &str
 }
 
 impl TestDefinition {
+    /// The values of `collective`.
+    pub const COLLECTIVES: [&str; 5] = ["all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv"];
+
     /// Returns whether the test is run for each adapter.
     pub fn uses_rails(&self) -> bool {
         let words = self.programs.list_programs().into_iter().flatten();

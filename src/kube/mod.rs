@@ -45,7 +45,10 @@ pub use cordon::CordonRecord;
 pub use error::KubeError;
 pub use evict::{EvictionApiVersion, EvictionOutcome};
 pub use helm::{FetchedChart, HelmOptions, HelmVersion, helm_variables, query_helm_version};
-pub use job::{WorkerJobState, WorkerJobStates, WorkerJobs, WorkloadPod};
+pub use job::{
+    LeftoverTestJob, TestJobCall, TestJobEnd, TestJobOutcome, TestPodLog, WorkerJobState, WorkerJobStates, WorkerJobs,
+    WorkloadPod,
+};
 pub use lease::{ClusterLockError, HeldLease};
 pub use lock::ClusterWriter;
 pub use node::NodePatchOutcome;

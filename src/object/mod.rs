@@ -27,7 +27,9 @@ mod redaction;
 mod release;
 mod release_call;
 mod state;
+mod test_job;
 mod test_labels;
+mod test_launch;
 mod worker_pods;
 mod workload_bounds;
 mod yaml;
@@ -65,7 +67,9 @@ pub use state::{
     AddedField, FieldManager, NamespaceContents, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectInfo,
     ObjectState,
 };
+pub use test_job::{TEST_HOSTS_ANNOTATION, TEST_JOB_NAME, TEST_ROLE_LABEL, TestJobObject, TestPodRole};
 pub use test_labels::{TEST_LABEL_PREFIX, is_label_name, list_label_changes};
+pub use test_launch::{AdapterLink, GID_INDEX_VARIABLE, GPU_RESOURCE, TestJobKind, TestJobLaunch};
 pub use worker_pods::{
     OWN_CONTAINER_KEYS, OWN_POD_KEYS, WORKER_CLUSTER_LABEL, WORKER_ROLE_LABEL, WORKER_RUN_LABEL, WorkerJobObject,
     WorkerPods, WorkerRoleLabel, WorkerVolume, WorkerVolumeSource, worker_cluster_label,

@@ -11,7 +11,8 @@ const TABLES: [&str; 2] = ["config/unknown_keys.rs", "config/ansible/"];
 
 /// Names of kinds that are also keys of inventories and recipes, fields of JSON, or their values. They are allowed,
 /// except where code considers a kind.
-const ALSO_KEYS: [&str; 9] = ["absent", "command", "file", "group", "namespace", "reboot", "secret", "unit", "user"];
+const ALSO_KEYS: [&str; 10] =
+    ["absent", "command", "file", "group", "link", "namespace", "reboot", "secret", "unit", "user"];
 
 /// Returns the kinds that the code of a file names, each with its line.
 fn find_named_kinds<'k>(source: &Source, kinds: &[&'k str]) -> Vec<(usize, &'k str)> {

@@ -107,7 +107,7 @@ pub(super) fn read_namespace(node: &YamlNode, cx: &mut LoadContext<'_>) -> Optio
 }
 
 /// Reports whether the API accepts `name` as a namespace name (RFC 1123 label).
-fn is_dns_label(name: &str) -> bool {
+pub(super) fn is_dns_label(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let edges = name.starts_with('-') || name.ends_with('-');
     (1..=63).contains(&name.len()) && name.chars().all(plain) && !edges

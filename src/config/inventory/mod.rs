@@ -14,6 +14,7 @@ mod rollout;
 pub(crate) mod selector;
 pub(super) mod smtp;
 mod test_definition;
+pub(super) mod test_launch;
 pub(super) mod tests;
 mod undo;
 mod vars;

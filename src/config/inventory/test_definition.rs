@@ -11,7 +11,7 @@ use camino::Utf8PathBuf;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Keys of the file of a test.
-const TEST_KEYS: [&str; 12] = [
+const TEST_KEYS: [&str; 14] = [
     "test",
     "about",
     "scope",
@@ -23,6 +23,8 @@ const TEST_KEYS: [&str; 12] = [
     "listens",
     "command",
     "mesh",
+    "rank_command",
+    "collective",
     "rests_on",
 ];
 const DEFAULT_LIMIT_S: u64 = 300;
@@ -104,6 +106,8 @@ fn read_definition_file(node: &YamlNode, name: &str, cx: &mut LoadContext<'_>) -
             cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(span));
         }
     }
+    let is_group = matches!(programs, Some(TestPrograms::Group(_)));
+    let (rank_command, collective) = read_job_programs(&table, is_group, cx);
     let listens = read_listening(&table, programs.as_ref(), cx);
     Some(TestDefinition {
         name: name.to_owned(),
@@ -116,7 +120,30 @@ fn read_definition_file(node: &YamlNode, name: &str, cx: &mut LoadContext<'_>) -
         needed,
         listens,
         mesh: table.get_text("mesh", &mut cx.diags),
+        rank_command,
+        collective,
     })
+}
+
+/// Reads what processes run if the test starts as a job of the cluster: `rank_command` and `collective`.
+fn read_job_programs(table: &YamlTable<'_>, is_group: bool, cx: &mut LoadContext<'_>) -> (Vec<String>, Option<String>) {
+    for node in ["rank_command", "collective"].into_iter().filter_map(|key| table.get(key)).filter(|_| !is_group) {
+        let message = "`rank_command` and `collective` need a test of scope `group`";
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span));
+    }
+    let words = table.get("rank_command").and_then(|_| read_words(table, "rank_command", cx)).unwrap_or_default();
+    let collective = table.get("collective").and_then(|node| {
+        let text = yaml_table::expect_text(node, "collective", &mut cx.diags)?;
+        if TestDefinition::COLLECTIVES.contains(&text.as_str()) {
+            return Some(text);
+        }
+        let diag = Diag::error(DiagCode::BadValue, format!("unknown collective `{}`", scalar::shorten_text(&text)));
+        let known = TestDefinition::COLLECTIVES.map(|name| format!("`{name}`")).join(", ");
+        let diag = diag.with_span(node.span).suggest_name(&text, TestDefinition::COLLECTIVES);
+        cx.push_diag(diag.hint(format!("the collectives are {known}")));
+        None
+    });
+    (words, collective)
 }
 
 /// Reads `rests_on`: names of sources, and `package:NAME`.

@@ -2,6 +2,7 @@
 
 use super::selector::SelectorUniverse;
 use super::test_definition::{locate_builtin, read_definition, scalar_text};
+use super::test_launch::{LaunchCluster, read_launch};
 use crate::acceptance::{BASELINE_DROP, FabricLayout, FloorScope, RequiredTransport, check_floor, parse_floors};
 use crate::config::builtin_data::{builtin_tables, find_builtin_test};
 use crate::config::load_context::LoadContext;
@@ -16,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Keys of an entry of a set.
-pub(in crate::config) const ENTRY_KEYS: [&str; 17] = [
+pub(in crate::config) const ENTRY_KEYS: [&str; 18] = [
     "test",
     "on",
     "with",
@@ -34,6 +35,7 @@ pub(in crate::config) const ENTRY_KEYS: [&str; 17] = [
     "network",
     "gpudirect",
     "required",
+    "launch",
 ];
 const LIMIT_KEYS: [&str; 5] = ["least", "most", "share", "floor", "peers"];
 
@@ -42,6 +44,7 @@ pub(in crate::config) struct TestScope<'s> {
     pub universe: &'s SelectorUniverse<'s>,
     pub hosts: &'s [HostName],
     pub fabric: &'s FabricLayout,
+    pub cluster: &'s LaunchCluster,
     /// Whether the set is built in: it fits every cluster, and measures nothing where there are too few hosts.
     pub is_builtin: bool,
 }
@@ -91,6 +94,7 @@ fn read_entry(node: &YamlNode, scope: &TestScope<'_>, cx: &mut LoadContext<'_>) 
     if !scope.is_builtin {
         check_host_count(&table, &definition, selected.len(), group_size, cx);
     }
+    let launch = read_launch(&table, (&definition, &parameters), (scope.cluster, &selected), cx);
     Some(DeclaredTest {
         pairs: read_pair_selection(&table, &selected, scope.fabric, cx),
         hosts: selected,
@@ -101,6 +105,7 @@ fn read_entry(node: &YamlNode, scope: &TestScope<'_>, cx: &mut LoadContext<'_>) 
         at_once: table.get_int("at_once", 1, 100_000, &mut cx.diags).map_or(0, |count| count as usize),
         group_size,
         required: read_required_transport(&table, &definition, cx),
+        launch,
         proof_required: table.get_bool("required", &mut cx.diags).unwrap_or(false),
         span: node.span,
         definition: Arc::new(definition),

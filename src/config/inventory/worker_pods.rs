@@ -115,7 +115,7 @@ fn read_volume(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<WorkerVolume
     Some(WorkerVolume { source: source?, path: path? })
 }
 
-fn read_filled_text(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<String> {
+pub(super) fn read_filled_text(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<String> {
     let text = yaml_table::expect_text(node, key, &mut cx.diags)?;
     if !text.is_empty() && !text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Some(text);

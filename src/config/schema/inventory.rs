@@ -7,6 +7,7 @@ use super::parts::{
     text_list_schema, text_schema, vars_schema, with_description,
 };
 use super::rollout::rollout_property;
+use super::test_launch::test_launch_schema;
 use super::worker_pods::worker_pods_schema;
 use crate::config::PairSelection;
 use crate::config::inventory::tests::ENTRY_KEYS as TEST_ENTRY_KEYS;
@@ -157,6 +158,10 @@ fn test_property(key: &str) -> Value {
         "required" => with_description(
             "Whether `forge drift` reports hosts that have not passed the test. Default: false.",
             json!({ "type": "boolean" }),
+        ),
+        "launch" => with_description(
+            "How a collective starts. Default: with the command of the test, over ssh.",
+            test_launch_schema(),
         ),
         "at_once" => with_description(
             "Pairs or groups that run at the same time. Default: as many as there are.",

@@ -9,6 +9,7 @@ mod parts;
 mod recipe;
 mod rollout;
 mod step;
+mod test_launch;
 mod worker_pods;
 
 pub use inventory::inventory_schema;

@@ -3,6 +3,7 @@
 use super::host_proof::{StoredProofs, store_proofs};
 use super::report::{ACCEPTANCE_VERSION, AcceptanceReport, SkippedHost, TestReport};
 use super::test_batch::DrainBudget;
+use super::test_cluster::TestCluster;
 use super::test_host::{TestHost, TestService, open_test_host};
 use super::test_run::{TestedBatch, list_fact_names, run_tests, stop_programs};
 use crate::config::{DeclaredTest, Project};
@@ -42,6 +43,7 @@ struct AcceptanceRun<'r> {
     events: &'r EventSender,
     cancel: &'r CancelSignal,
     api: &'r LazyClusterApi,
+    cluster: &'r TestCluster<'r>,
 }
 
 /// Runs a set. A stop request ends the programs on the hosts, and the run; a second one does not wait for the hosts.
@@ -76,7 +78,8 @@ pub async fn run_acceptance(
     let _ = events.send(Event::ExecStarted { hosts: wanted.len() });
     let api = LazyClusterApi::default();
     let (baseline, drains) = (request.baseline.as_ref(), request.drain);
-    let run = AcceptanceRun { project, tests, baseline, drains, options, events, cancel, api: &api };
+    let cluster = TestCluster::new(project, tests, options, &api);
+    let run = AcceptanceRun { project, tests, baseline, drains, options, events, cancel, api: &api, cluster: &cluster };
     let batches = run.split_in_batches(&wanted);
     for (number, batch) in batches.iter().enumerate() {
         if cancel.level() == StopLevel::No {
@@ -103,7 +106,7 @@ impl AcceptanceRun<'_> {
         let mut windows: Vec<Option<TestWindow<'_>>> = batch.iter().map(|host| self.build_window(host)).collect();
         let facts = list_fact_names(self.tests);
         let opening = batch.iter().zip(&mut windows).map(|(host, window)| {
-            let service = TestService { window: window.as_mut(), drains: self.drains };
+            let service = TestService { window: window.as_mut(), drains: self.drains, cluster: self.cluster };
             open_test_host(self.project, self.options, host, &facts, service)
         });
         let opened: Vec<_> = futures_util::stream::iter(opening).buffered(self.parallel()).collect().await;
@@ -120,7 +123,9 @@ impl AcceptanceRun<'_> {
             }
         }
         let mut results: Vec<TestReport> = Vec::new();
-        let tested = TestedBatch { project: self.project, tests: self.tests, hosts: &hosts, number, returning: None };
+        let cluster = Some(self.cluster);
+        let tested =
+            TestedBatch { project: self.project, tests: self.tests, hosts: &hosts, number, returning: None, cluster };
         let work = run_tests(&tested, (self.options, self.baseline), (self.events, self.cancel), &mut results);
         tokio::select! {
             () = work => {}

@@ -2,6 +2,7 @@
 
 use super::adapter_values::read_adapter_values;
 use super::gpu_memory::add_gpu_memory;
+use super::test_cluster::TestCluster;
 use super::test_host::TestHost;
 use super::test_scripts::{build_program_script, build_result_script, build_server_script, build_stop_script};
 use crate::acceptance::{
@@ -79,6 +80,8 @@ pub(super) struct MeasureContext<'r> {
     /// The name of the run.
     pub run: &'r str,
     pub cancel: &'r CancelSignal,
+    /// Where tests run that start as jobs; `None` if no test of the run may do so.
+    pub cluster: Option<&'r TestCluster<'r>>,
 }
 
 impl MeasureContext<'_> {
@@ -264,6 +267,12 @@ impl MeasureContext<'_> {
         }
     }
 
+    /// Judges a collective by the listing of the program and by NCCL's log.
+    pub fn judge_nccl(&self, listing: &str, log: &str, expected: &ExpectedValue) -> TestVerdict {
+        let (run, transport) = (parse_nccl_test(listing), parse_nccl_log(log));
+        judge_collective(&run, &transport, self.test.required, (self.collective_value(), expected))
+    }
+
     pub fn judge(
         &self,
         end: &ProgramEnd,
@@ -307,12 +316,7 @@ impl MeasureContext<'_> {
             (TestOutput::Rping, _) => judge_rping(&ends, count("count")),
             (TestOutput::Pingpong, _) => judge_pingpong(&ends, count("iterations")),
             (TestOutput::PerftestLatency, _) => judge_latency(&stdout, &expected),
-            (TestOutput::Nccl, _) => judge_collective(
-                &parse_nccl_test(&stdout),
-                &parse_nccl_log(&stdout),
-                self.test.required,
-                (self.collective_value(), &expected),
-            ),
+            (TestOutput::Nccl, _) => self.judge_nccl(&stdout, &stdout, &expected),
             (TestOutput::Dcgm, _) => match judge_dcgm(&stdout, &self.list_permitted_skips()) {
                 TestVerdict::NotMeasured { reason } if done.finished.status != 0 => {
                     TestVerdict::not_measured(format!("{}: {reason}", describe_failure(done)))
@@ -357,7 +361,7 @@ fn read_output(done: &HostScriptOutput) -> UntrustedText {
     UntrustedText::new(shorten_middle(text))
 }
 
-fn shorten_middle(text: String) -> String {
+pub(super) fn shorten_middle(text: String) -> String {
     if text.len() <= 2 * KEPT_OUTPUT {
         return text;
     }

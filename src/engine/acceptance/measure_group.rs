@@ -25,6 +25,9 @@ impl MeasureContext<'_> {
         tested: &[&TestHost<'_>],
         number: usize,
     ) -> TestMeasurement {
+        if let Some(launch) = &self.test.launch {
+            return self.measure_group_by_job(launch, group, number).await;
+        }
         let TestPrograms::Group(command) = &self.test.definition.programs else {
             return not_measured("the test does not run on a group", Vec::new());
         };

@@ -90,7 +90,7 @@ async fn measure(hosts: &[TestHost<'_>], cancel: &CancelSignal) -> TestVerdict {
 async fn measure_fully(hosts: &[TestHost<'_>], cancel: &CancelSignal) -> TestMeasurement {
     let project = load_tests();
     let test = &project.tests.sets["quick"][hosts.len() - 1];
-    let context = MeasureContext { project: &project, test, run: "r", cancel };
+    let context = MeasureContext { project: &project, test, run: "r", cancel, cluster: None };
     match hosts {
         [host] => context.measure_host(host, None, 0).await,
         [server, client] => context.measure_pair(server, client, None, 0).await,
@@ -179,8 +179,13 @@ async fn secrets_that_a_program_prints_are_replaced() {
     let mut project = load_tests();
     project.secrets.insert("token", "hunter2-hunter2".into());
     let cancel = CancelSignal::default();
-    let context =
-        MeasureContext { project: &project, test: &project.tests.sets["quick"][0], run: "r", cancel: &cancel };
+    let context = MeasureContext {
+        project: &project,
+        test: &project.tests.sets["quick"][0],
+        run: "r",
+        cancel: &cancel,
+        cluster: None,
+    };
     let host = AnsweringHost(|text: &str| {
         let status = i32::from(text.contains("systemd-run"));
         let stderr = b"login with hunter2-hunter2 failed".to_vec();
@@ -226,8 +231,13 @@ async fn both_ends_of_a_loopback_run_on_one_host() {
         seen.lock().unwrap().push(text.to_owned());
         answer(0, if text.contains("'ask'") { "5\n" } else { "" })
     });
-    let context =
-        MeasureContext { project: &project, test: &project.tests.sets["quick"][2], run: "r", cancel: &cancel };
+    let context = MeasureContext {
+        project: &project,
+        test: &project.tests.sets["quick"][2],
+        run: "r",
+        cancel: &cancel,
+        cluster: None,
+    };
     let measured = context.measure_host(&TestHost::answering("n1", host), None, 0).await;
     assert_eq!(
         (measured.verdict.value(), measured.outputs.len()),
@@ -245,7 +255,7 @@ async fn both_ends_of_a_loopback_run_on_one_host() {
 async fn connection_is_made_between_adapters_and_judged_at_both_ends() {
     let (project, cancel) = (load_tests(), CancelSignal::default());
     let test = &project.tests.sets["quick"][3];
-    let context = MeasureContext { project: &project, test, run: "r", cancel: &cancel };
+    let context = MeasureContext { project: &project, test, run: "r", cancel: &cancel, cluster: None };
     let build = |name: &str, address: &str, served: &'static str| {
         let gids = serde_json::json!([{ "index": 3, "ipv4": address }]);
         let port = serde_json::json!({ "state": "ACTIVE", "class": "roce", "roce_gid_index": 3, "gids": gids });

@@ -12,12 +12,14 @@ mod host_proof;
 mod isolate;
 mod measure;
 mod measure_group;
+mod measure_job;
 #[cfg(test)]
 mod measure_tests;
 mod report;
 mod return_tests;
 mod round_progress;
 mod test_batch;
+mod test_cluster;
 mod test_host;
 mod test_round;
 mod test_run;

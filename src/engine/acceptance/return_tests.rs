@@ -77,7 +77,14 @@ async fn measure_host(work: &mut HostWork<'_>, window: &HostWindow) -> Result<Ho
     host.read_observation(run.project, &observation);
     let hosts = [host];
     let mut reports = Vec::new();
-    let batch = TestedBatch { project: run.project, tests, hosts: &hosts, number: 0, returning: Some(name.clone()) };
+    let batch = TestedBatch {
+        project: run.project,
+        tests,
+        hosts: &hosts,
+        number: 0,
+        returning: Some(name.clone()),
+        cluster: None,
+    };
     tokio::select! {
         () = run_tests(&batch, (run.options, None), (run.events, run.cancel), &mut reports) => {}
         never = stop_programs(run.project, &hosts, &run.options.run, run.cancel) => match never {},

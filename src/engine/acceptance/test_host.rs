@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 
 use super::report::SkippedHost;
+use super::test_cluster::TestCluster;
 
 /// The session of a tested host.
 pub(super) enum TestSession<'s> {
@@ -150,6 +151,8 @@ impl<'s> TestHost<'s> {
             }
             HostLockAttempt::Busy(work) => return Err(self.describe_leftover(project, &work).await),
         }
+        // They would use the host's devices.
+        service.cluster.remove_leftovers(&self.name).await?;
         let mut service = service;
         if let Some(window) = service.window.as_deref_mut() {
             self.take_out_of_service(project, window, service.drains).await?;
@@ -249,6 +252,8 @@ pub(super) struct TestService<'s, 'r> {
     pub window: Option<&'s mut TestWindow<'r>>,
     /// Whether the node is drained. If not, only a window that an earlier run left open is closed.
     pub drains: bool,
+    /// The cluster in which earlier runs may have left jobs on the host.
+    pub cluster: &'s TestCluster<'r>,
 }
 
 /// Refuses a host whose devices processes hold.

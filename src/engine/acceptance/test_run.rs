@@ -6,6 +6,7 @@ use super::isolate::isolate_faults;
 use super::measure::{MeasureContext, not_measured};
 use super::report::{AcceptanceReport, ComparedValues, MeasuredScope, TestReport, TestRow};
 use super::round_progress::RoundProgress;
+use super::test_cluster::TestCluster;
 use super::test_host::TestHost;
 use super::test_round::{TestRun, apply_peer_limit};
 use super::test_scripts::build_run_stop_script;
@@ -35,6 +36,8 @@ pub(super) struct TestedBatch<'r> {
     pub number: usize,
     /// The only host, if it is tested before it is brought back into service.
     pub returning: Option<HostName>,
+    /// Where tests run that start as jobs.
+    pub cluster: Option<&'r TestCluster<'r>>,
 }
 
 /// Returns the facts that the results and programs of tests depend on.
@@ -52,13 +55,13 @@ pub(super) async fn run_tests(
     (events, cancel): (&EventSender, &CancelSignal),
     reports: &mut Vec<TestReport>,
 ) {
-    let TestedBatch { project, tests, hosts, number, .. } = *batch;
+    let TestedBatch { project, tests, hosts, number, cluster, .. } = *batch;
     let names: Vec<String> = (0..tests.len()).map(|at| format!("{}-{number}-{at}", options.run)).collect();
     let unplanned = RoundProgress::new(events, None, &[]);
     let build = |at: usize, progress| {
         let test = &tests[at];
         let own: Vec<&TestHost<'_>> = hosts.iter().filter(|host| test.hosts.contains(&host.name)).collect();
-        let context = MeasureContext { project, test, run: &names[at], cancel };
+        let context = MeasureContext { project, test, run: &names[at], cancel, cluster };
         TestRun { context, hosts: own, tested: hosts.iter().collect(), place: at, progress }
     };
     let planned: Vec<usize> = (0..tests.len()).map(|at| build(at, &unplanned).count_rounds()).collect();
@@ -88,7 +91,7 @@ impl TestRun<'_> {
         let test = self.context.test;
         let mut report = TestReport {
             test: test.definition.name.clone(),
-            parameters: test.parameters.clone(),
+            parameters: test.list_parameters(),
             about: test.definition.about.clone(),
             scope: match test.definition.programs {
                 TestPrograms::Host(_) | TestPrograms::Loopback { .. } => MeasuredScope::Host,

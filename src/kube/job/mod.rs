@@ -6,12 +6,14 @@ mod proofs;
 mod reasons;
 mod run;
 mod run_object;
+mod test_job;
 #[cfg(test)]
 mod tests;
 mod worker_jobs;
 mod worker_state;
 mod workload_pods;
 
+pub use test_job::{LeftoverTestJob, TestJobCall, TestJobEnd, TestJobOutcome, TestPodLog};
 pub use worker_jobs::WorkerJobs;
 pub use worker_state::{WorkerJobState, WorkerJobStates};
 pub use workload_pods::WorkloadPod;

@@ -16,16 +16,16 @@ use std::time::Duration;
 
 /// The status that the API reports for a workload once it exists.
 #[derive(Clone, Default)]
-struct SimulatedWorkload {
-    status: Value,
-    pods: Vec<Value>,
-    groups: Vec<Value>,
-    log: &'static str,
+pub(super) struct SimulatedWorkload {
+    pub status: Value,
+    pub pods: Vec<Value>,
+    pub groups: Vec<Value>,
+    pub log: &'static str,
 }
 
-type StoredObjects = Arc<Mutex<BTreeMap<String, Value>>>;
+pub(super) type StoredObjects = Arc<Mutex<BTreeMap<String, Value>>>;
 
-fn reply_to(request: &Request, play: &SimulatedWorkload, kept: &StoredObjects) -> Reply {
+pub(super) fn reply_to(request: &Request, play: &SimulatedWorkload, kept: &StoredObjects) -> Reply {
     let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
     let mut kept = kept.lock().unwrap();
     let list = |items: Value| json_reply(200, &json!({ "kind": "List", "metadata": {}, "items": items }));

@@ -1,0 +1,109 @@
+//! Judges recorded output of nccl-tests, as the logs of a job's pods.
+
+use super::*;
+use crate::config::{self, LoadOptions};
+use crate::engine::cancel::CancelSignal;
+use crate::object::TestJobKind;
+use camino::Utf8Path;
+
+const LISTING: &str = include_str!("../../../../tests/samples/all_reduce_perf.txt");
+const OVER_IB: &str = include_str!("../../../../tests/samples/nccl-log-ib.txt");
+const OVER_SOCKETS: &str = include_str!("../../../../tests/samples/nccl-log-socket.txt");
+
+/// Two nodes, and an entry that runs as a job. `job` are further settings.
+fn load(job: &str) -> Project {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!(
+        "cluster: c\nhosts:\n  gpu-[1:2]: {{}}\nkubernetes: {{ kubeconfig: k, context: test }}\ntests:\n  quick:\n\
+         \x20   - test: nccl-all-reduce-hosts\n      on: all\n      least: 340\n      gpudirect: true\n\
+         \x20     launch: {{ kubernetes: {{ kind: VolcanoJob, namespace: tests, image: 'x:1', resources: {{ nvidia.com/gpu: 8 }}{job} }} }}\n"
+    );
+    let path = dir.path().join("inventory.yaml");
+    std::fs::write(&path, text).unwrap();
+    let options = LoadOptions { trust: true, embedded: &[], env: &|_| None, programs: config::SecretPrograms::Skip };
+    let (project, diags, _) = config::load_for_tests(Utf8Path::from_path(&path).unwrap(), &options);
+    project.unwrap_or_else(|| panic!("{diags:?}"))
+}
+
+fn judge(end: TestJobEnd, logs: Vec<TestPodLog>, left: Option<&str>) -> TestMeasurement {
+    let (project, cancel) = (load(""), CancelSignal::default());
+    let test = &project.tests.sets["quick"][0];
+    let context = MeasureContext { project: &project, test, run: "r", cancel: &cancel, cluster: None };
+    let launch = test.launch.clone().unwrap();
+    let plan = JobPlan { launch, hosts: Vec::new(), nodes: Vec::new(), slots: 8, command: Vec::new() };
+    context.judge_job(&plan, &[], TestJobOutcome { end, logs, left: left.map(str::to_owned) })
+}
+
+fn log(has_result: bool, text: &str) -> TestPodLog {
+    TestPodLog { pod: "p".to_owned(), has_result, text: Ok(text.to_owned()) }
+}
+
+#[test]
+fn log_of_a_job_is_judged_as_the_output_of_a_launcher() {
+    let one =
+        |network: &str| judge(TestJobEnd::Succeeded, vec![log(true, &format!("{network}{LISTING}"))], None).verdict;
+    assert!(matches!(one(OVER_IB), TestVerdict::Pass { value: 360.97, .. }), "{:?}", one(OVER_IB));
+    let sockets = TestVerdict::Fail { value: Some(360.97), reason: "NCCL used sockets, not RDMA".to_owned() };
+    assert_eq!(one(OVER_SOCKETS), sockets);
+    let bounced = "NCCL copied through the memory of the host: no GPUDirect RDMA";
+    let verdict = one(&OVER_IB.replace("/GDRDMA", ""));
+    assert_eq!(verdict, TestVerdict::Fail { value: Some(360.97), reason: bounced.to_owned() });
+    assert_eq!(one(""), TestVerdict::not_measured("NCCL's log does not name the network; set NCCL_DEBUG=INFO"));
+    let slow = judge(
+        TestJobEnd::Succeeded,
+        vec![log(true, &format!("{OVER_IB}{}", LISTING.replace("360.97", "36.97")))],
+        None,
+    );
+    assert!(matches!(slow.verdict, TestVerdict::Fail { value: Some(36.97), .. }), "{:?}", slow.verdict);
+}
+
+/// PyTorch's first process prints the listing, and each process logs its own network.
+#[test]
+fn network_of_every_pod_counts() {
+    let judge = |other: TestPodLog| {
+        judge(TestJobEnd::Succeeded, vec![log(true, &format!("{OVER_IB}{LISTING}")), other], None).verdict
+    };
+    assert_eq!(judge(log(false, OVER_IB)).value(), Some(360.97));
+    assert!(matches!(judge(log(false, OVER_SOCKETS)), TestVerdict::Fail { .. }), "one of two used sockets");
+    let unread = TestPodLog { pod: "p2".to_owned(), has_result: false, text: Err("no kubelet".to_owned()) };
+    assert_eq!(judge(unread), TestVerdict::not_measured("the log of pod p2 cannot be read: no kubelet"));
+}
+
+#[test]
+fn job_that_does_not_succeed_is_not_measured_whatever_it_printed() {
+    let cases = [
+        (TestJobEnd::Failed("OOMKilled".to_owned()), "OOMKilled"),
+        (TestJobEnd::NotStarted("no GPU is free".to_owned()), "the pods did not start within 300 s: no GPU is free"),
+        (TestJobEnd::OutOfTime, "the limit of 600 s stopped the job"),
+        (TestJobEnd::Stopped, "stopped"),
+        (TestJobEnd::Deleted, "another user deleted the job"),
+        (TestJobEnd::NoSuchKind, "the cluster has no kind Job of batch.volcano.sh/v1alpha1"),
+        (TestJobEnd::Refused("namespaces \"tests\" not found".to_owned()), "namespaces \"tests\" not found"),
+    ];
+    for (end, why) in cases {
+        let measured = judge(end, vec![log(true, &format!("{OVER_IB}{LISTING}"))], None);
+        assert_eq!(measured.verdict, TestVerdict::not_measured(why));
+        assert_eq!(measured.outputs.len(), 1, "the report has what was printed");
+    }
+    let good = || vec![log(true, &format!("{OVER_IB}{LISTING}"))];
+    let left = judge(TestJobEnd::Succeeded, good(), Some("pod p still exists"));
+    assert_eq!(left.verdict, TestVerdict::not_measured("the job could not be deleted: pod p still exists"));
+    let left = judge(TestJobEnd::OutOfTime, good(), Some("pod p still exists"));
+    let why = "the limit of 600 s stopped the job; the job could not be deleted: pod p still exists";
+    assert_eq!(left.verdict, TestVerdict::not_measured(why));
+    let gone = "the pod that prints the result does not exist any more";
+    assert_eq!(judge(TestJobEnd::Succeeded, Vec::new(), None).verdict, TestVerdict::not_measured(gone));
+}
+
+/// Results of another kind of job, and those over ssh, are compared with their own only.
+#[test]
+fn start_of_a_collective_is_part_of_its_declaration() {
+    let digest = |job: &str| load(job).tests.sets["quick"][0].digest_declaration();
+    assert_eq!(digest(""), digest(", start_within: 10m"), "how long forge waits changes no result");
+    assert_ne!(digest(""), digest(", env: { NCCL_ALGO: Ring }"));
+    let project = load(", link: RoCE, adapters: [mlx5_0]");
+    let launch = project.tests.sets["quick"][0].launch.clone().unwrap();
+    assert_eq!((launch.kind, launch.gpu_count(), launch.seeks_gid_index()), (TestJobKind::VolcanoJob, Some(8), true));
+    let completed = complete_launch(&project, &launch, &[&HostName::new("gpu-1")]).unwrap();
+    assert_eq!(completed.traffic_class, None, "no host has the recipe `roce`");
+}
