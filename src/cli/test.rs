@@ -86,6 +86,14 @@ fn check_drain(project: &Project, tests: &[DeclaredTest]) -> Result<(), CliError
         let error = CliError::usage("`--drain` needs the group of the nodes");
         return Err(error.hint("declare it: `rollout: { drain: { kubernetes: GROUP } }`, or `slurm: GROUP`"));
     }
+    let by_job = tests.iter().find(|test| test.launch.is_some());
+    if let (Some(job), true) = (by_job, tests.iter().any(|test| test.launch.is_none())) {
+        let message = format!(
+            "`--drain` removes the pods of the GPU operator, and test `{}`, which runs as a job, needs them",
+            job.definition.name
+        );
+        return Err(CliError::usage(message).hint("declare the tests that run as jobs in a set of their own"));
+    }
     let paired = tests.iter().find(|test| !test.definition.programs.are_of_one_host());
     match paired.filter(|_| DrainBudget::from_rollout(project).limit() < 2) {
         Some(test) => {

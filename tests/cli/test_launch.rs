@@ -84,6 +84,16 @@ command: [mpirun, --host, '{hosts}', --mca, orte_launch_agent, 'env {mark} orted
     insta::assert_snapshot!(place.forge(&["validate"]));
 }
 
+/// Without the pods of the GPU operator, a node has no GPU to give.
+#[test]
+fn nodes_are_not_drained_for_jobs_and_other_tests_together() {
+    let mixed = format!("{HEAD}{CLUSTER}{JOBS}    - {{ test: ib-write-bw, on: gpu, share: 0.9 }}\n");
+    let told = Place::new().file("inventory.yaml", &mixed).forge(&["test", "--set", "jobs", "--drain", "--yes"]);
+    let message = "error: `--drain` removes the pods of the GPU operator, and test `nccl-all-reduce-hosts`, which runs as a \
+                   job, needs them\n  hint: declare the tests that run as jobs in a set of their own\n";
+    assert!(told.starts_with("exit 64") && told.ends_with(message), "{told}");
+}
+
 #[test]
 fn job_needs_a_declared_cluster() {
     let told = Place::new().file("inventory.yaml", &format!("{HEAD}{JOBS}")).forge(&["validate"]);

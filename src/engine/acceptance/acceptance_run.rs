@@ -11,7 +11,7 @@ use crate::engine::cancel::{CancelSignal, StopLevel};
 use crate::engine::cluster_nodes::{LazyClusterApi, NodeListing, build_node_seen, is_declared_node};
 use crate::engine::event::{Event, EventSender};
 use crate::engine::run_options::RunOptions;
-use crate::engine::window::{NodeDrainRun, TestWindow, list_labeled_sets, set_test_labels};
+use crate::engine::window::{NodeDrainRun, TestWindow, WindowPurpose, list_labeled_sets, set_test_labels};
 use crate::model::{HostName, HostOutcome};
 use crate::plan::{HostWindow, ObservedNode};
 use futures_util::StreamExt;
@@ -184,7 +184,9 @@ impl AcceptanceRun<'_> {
         if kubernetes.is_none() && !slurm {
             return None;
         }
-        Some(TestWindow::new(self.drain_run(), host, HostWindow { slurm, kubernetes, ..HostWindow::default() }))
+        let purpose = if self.cluster.runs_jobs_only() { WindowPurpose::TestByJobs } else { WindowPurpose::Test };
+        let window = HostWindow { slurm, kubernetes, ..HostWindow::default() };
+        Some(TestWindow::new(self.drain_run(), host, window, purpose))
     }
 
     fn parallel(&self) -> usize {

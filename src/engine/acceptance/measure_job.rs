@@ -100,11 +100,11 @@ impl MeasureContext<'_> {
         let definition = &self.test.definition;
         let verdict = match outcome.end {
             TestJobEnd::Succeeded => self.judge_logs(&logs, group),
-            TestJobEnd::Failed(why) => TestVerdict::not_measured(why),
-            TestJobEnd::NotStarted(why) => TestVerdict::not_measured(format!(
-                "the pods did not start within {} s: {why}",
-                plan.launch.start_within_s
-            )),
+            TestJobEnd::Failed(why) => TestVerdict::not_measured(self.scrub_text(why)),
+            TestJobEnd::NotStarted(why) => {
+                let (limit, why) = (plan.launch.start_within_s, self.scrub_text(why));
+                TestVerdict::not_measured(format!("the pods did not start within {limit} s: {why}"))
+            }
             TestJobEnd::OutOfTime => {
                 TestVerdict::not_measured(format!("the limit of {} s stopped the job", definition.limit_s))
             }
@@ -149,9 +149,13 @@ impl MeasureContext<'_> {
     }
 
     fn scrub_log(&self, log: TestPodLog) -> TestPodLog {
+        TestPodLog { text: log.text.map(|text| self.scrub_text(text)), ..log }
+    }
+
+    /// The reason of a container may be the last lines that its program printed.
+    fn scrub_text(&self, text: String) -> String {
         let secrets = &self.project.secrets;
-        let scrub = |text: String| if secrets.is_empty() { text } else { secrets.scrub_secrets(&text) };
-        TestPodLog { text: log.text.map(scrub), ..log }
+        if secrets.is_empty() { text } else { secrets.scrub_secrets(&text) }
     }
 }
 

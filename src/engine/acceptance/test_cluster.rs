@@ -23,6 +23,8 @@ pub(super) struct TestCluster<'r> {
     api: &'r LazyClusterApi,
     /// The jobs that tests of this run create, without the suffix of a measurement.
     kinds: Vec<ObjectId>,
+    /// Whether every test of the run is a job.
+    jobs_only: bool,
     /// A node's name does not change, so one list serves all measurements.
     nodes: OnceCell<Vec<ClusterNode>>,
     /// The jobs that existed before this run created one.
@@ -44,8 +46,15 @@ impl<'r> TestCluster<'r> {
         let launches = tests.iter().filter_map(|test| test.launch.as_ref());
         let kinds: BTreeSet<ObjectId> = launches.map(test_job_id).collect();
         let kinds = kinds.into_iter().collect();
+        let jobs_only = !tests.is_empty() && tests.iter().all(|test| test.launch.is_some());
         let (nodes, earlier, running) = (OnceCell::new(), OnceCell::new(), AtomicUsize::new(0));
-        Self { project, options, api, kinds, nodes, earlier, running }
+        Self { project, options, api, kinds, jobs_only, nodes, earlier, running }
+    }
+
+    /// Returns whether every test of the run is a job. The cluster then decides which GPUs of a host are free, and the
+    /// pods of the GPU operator, which hold all devices, are no work of others.
+    pub fn runs_jobs_only(&self) -> bool {
+        self.jobs_only
     }
 
     /// Returns the API's connection.

@@ -157,7 +157,7 @@ impl<'s> TestHost<'s> {
         if let Some(window) = service.window.as_deref_mut() {
             self.take_out_of_service(project, window, service.drains).await?;
         }
-        let checked = self.check_and_read(project, facts).await;
+        let checked = self.check_and_read(project, facts, service.cluster.runs_jobs_only()).await;
         match (checked, service.window) {
             (Err(why), Some(window)) => Err(self.give_back_unmeasured(window, why).await),
             (checked, _) => checked,
@@ -216,10 +216,17 @@ impl<'s> TestHost<'s> {
     }
 
     /// Checks that nothing uses the host's devices, and reads what results and programs depend on.
-    async fn check_and_read(&mut self, project: &Project, facts: &BTreeSet<&'static str>) -> Result<(), UntrustedText> {
+    /// Pods that hold them are left to the cluster if jobs measure the host: they get devices that are free.
+    async fn check_and_read(
+        &mut self,
+        project: &Project,
+        facts: &BTreeSet<&'static str>,
+        by_jobs: bool,
+    ) -> Result<(), UntrustedText> {
         let observation = self.link.observe(&list_test_probes(facts), &project.secrets).await;
         let observation = observation.map_err(|error| describe_transport_error(&error))?;
-        refuse_in_use(list_device_holders(&observation))?;
+        let holders = if by_jobs { list_lasting_holders(&observation) } else { list_device_holders(&observation) };
+        refuse_in_use(holders)?;
         self.read_observation(project, &observation);
         Ok(())
     }

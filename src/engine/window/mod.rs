@@ -34,6 +34,7 @@ pub(super) use return_check::{ReturnCheck, ReturnFuture};
 pub(super) use test_labels::{list_labeled_sets, refresh_test_labels, set_test_labels};
 pub(super) use test_window::{TestWindow, join_reasons};
 pub(super) use window_node::NodeDrainRun;
+pub(super) use window_purpose::WindowPurpose;
 pub(super) use window_refusal::WindowRefusal;
 #[cfg(test)]
 pub(super) use window_scripts::{BOOT_ID_PATH, REBOOT_COMMAND};

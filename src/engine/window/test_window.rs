@@ -31,9 +31,9 @@ pub(in crate::engine) struct TestWindow<'r> {
 }
 
 impl<'r> TestWindow<'r> {
-    /// `window` says of which workload manager the host is a node.
-    pub fn new(run: NodeDrainRun<'r>, host: &'r HostName, window: HostWindow) -> Self {
-        let (slurm, kubernetes) = (SlurmDrain::new(run, host), KubernetesDrain::new(run, host, WindowPurpose::Test));
+    /// `window` says of which workload manager the host is a node, and `purpose` what measures it.
+    pub fn new(run: NodeDrainRun<'r>, host: &'r HostName, window: HostWindow, purpose: WindowPurpose) -> Self {
+        let (slurm, kubernetes) = (SlurmDrain::new(run, host), KubernetesDrain::new(run, host, purpose));
         Self { run, window, slurm, kubernetes, is_marked: false }
     }
 

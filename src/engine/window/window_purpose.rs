@@ -2,11 +2,13 @@
 
 /// Why a host is out of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WindowPurpose {
+pub(in crate::engine) enum WindowPurpose {
     /// Its state changes.
     Change,
     /// It is measured, and does not change.
     Test,
+    /// It is measured by jobs of the cluster, which get its GPUs from the pods of the GPU operator.
+    TestByJobs,
 }
 
 impl WindowPurpose {
@@ -14,7 +16,7 @@ impl WindowPurpose {
     pub fn name(self) -> &'static str {
         match self {
             Self::Change => "change",
-            Self::Test => "test",
+            Self::Test | Self::TestByJobs => "test",
         }
     }
 }
