@@ -23,6 +23,7 @@ mod release;
 mod stage;
 mod support;
 mod test_drain;
+mod test_jobs;
 mod through;
 mod traps;
 mod undo;
