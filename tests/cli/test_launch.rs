@@ -1,6 +1,7 @@
 //! `launch: { kubernetes: … }` of an entry of `tests:`: what would run, and mistakes.
 
 use super::support::Place;
+use std::process::{Command, Output};
 
 const HEAD: &str = "cluster: c
 hosts:
@@ -99,4 +100,56 @@ fn job_needs_a_declared_cluster() {
     let told = Place::new().file("inventory.yaml", &format!("{HEAD}{JOBS}")).forge(&["validate"]);
     let message = "`launch.kubernetes` needs a cluster, but the inventory has no `kubernetes`";
     assert!(told.contains(message) && told.contains("add a cluster: `kubernetes: {"), "{told}");
+}
+
+/// Runs a script of a pod with stand-ins for the programs of its image. The first two logins are refused.
+fn run_script(script: &str, args: &[&str]) -> (Output, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    write("sleep", "");
+    write("mpirun", "echo \"$0\" \"$@\"; echo \"hosts from ${OMPI_MCA_orte_default_hostfile:-arguments}\"");
+    let refused = "echo x >>\"$COUNT\"; [ \"$(wc -l <\"$COUNT\")\" -gt 2 ] || { echo refused; exit 255; }";
+    write("ssh", refused);
+    let here = dir.path().display().to_string();
+    let output = Command::new("sh")
+        .args(["-c", script, "forge"])
+        .args(args)
+        .env_clear()
+        .env("PATH", format!("{here}:/usr/bin:/bin"))
+        .env("COUNT", dir.path().join("count"))
+        .env("VC_WORKER_HOSTS", "worker-0.job,worker-1.job")
+        .env("OMPI_MCA_orte_default_hostfile", "/etc/mpi/hostfile")
+        .env("LD_LIBRARY_PATH", "/opt/lib")
+        .output()
+        .unwrap();
+    (output, here)
+}
+
+#[test]
+fn launcher_waits_for_every_host_and_starts_one_program() {
+    let script = include_str!("../../src/object/test_job/launch-mpi.sh");
+    let (done, here) = run_script(script, &["8", "3", "-np", "16", "all_reduce_perf", "-b", "1 G"]);
+    let printed = String::from_utf8_lossy(&done.stdout);
+    let hosts = "--host worker-0.job:8,worker-1.job:8 -x LD_LIBRARY_PATH";
+    assert_eq!(
+        printed,
+        format!("{here}/mpirun {hosts} -np 16 all_reduce_perf -b 1 G\nhosts from arguments\n"),
+        "{done:?}"
+    );
+    let (done, _) = run_script(script, &["8", "2", "-np", "16", "all_reduce_perf"]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!((done.status.code(), said.as_ref()), (Some(1), "forge: no login to worker-0.job: refused\n"));
+}
+
+#[test]
+fn process_without_a_gid_of_its_pod_does_not_start() {
+    let script = include_str!("../../src/object/test_job/roce-gid.sh");
+    let (done, _) = run_script(script, &["no-adapter", "--", "echo", "started"]);
+    let said = String::from_utf8_lossy(&done.stderr);
+    let why = "forge: no-adapter has no GID of RoCE v2 for an address of this pod\n";
+    assert_eq!((done.status.code(), said.as_ref(), done.stdout.len()), (Some(1), why, 0));
 }
