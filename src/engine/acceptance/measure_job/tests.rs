@@ -69,6 +69,24 @@ fn network_of_every_pod_counts() {
     assert_eq!(judge(unread), TestVerdict::not_measured("the log of pod p2 cannot be read: no kubelet"));
 }
 
+/// What `collective.py` prints, between the lines of NCCL.
+#[test]
+fn listing_of_pytorch_is_read_as_that_of_nccl_tests() {
+    let listing = "#  Rank 0 Group  0 on gpu-1 device 0 NVIDIA H100 80GB HBM3
+#  Rank 1 Group  0 on gpu-2 device 0 NVIDIA H100 80GB HBM3
+# size count type redop root time algbw busbw #wrong
+8589934592 2147483648 float sum -1 41644.00 206.27 360.97 0
+17179869184 4294967296 float sum -1 83288.00 206.27 361.97 0
+# Out of bounds values : 0 OK
+";
+    let judge = |text: &str| judge(TestJobEnd::Succeeded, vec![log(true, &format!("{OVER_IB}{text}"))], None).verdict;
+    assert_eq!(judge(listing).value(), Some(361.97), "of the largest size");
+    let wrong = judge(&listing.replace("361.97 0", "361.97 7").replace("values : 0 OK", "values : 7 FAILED"));
+    assert_eq!(wrong, TestVerdict::Fail { value: Some(361.97), reason: "values are wrong".to_owned() });
+    let cut = judge(listing.split_once("# Out").unwrap().0);
+    assert_eq!(cut, TestVerdict::not_measured("the test did not finish"));
+}
+
 #[test]
 fn job_that_does_not_succeed_is_not_measured_whatever_it_printed() {
     let cases = [
