@@ -232,7 +232,7 @@ fn each_expands_to_steps_and_when_waits_for_facts() {
         matches!(&one(&project, "w01", "kube-packages/load module").state, ExpansionState::Deferred(d) if d.need == PendingInput::Facts)
     );
     let mut facts = Facts::default();
-    facts.0.insert("virtualization".into(), Ok(json!("lxc")));
+    facts.0.insert("virtualization", Ok(json!("lxc")));
     let turn = expand(&project, "w01", "kube-packages/load module", FactSource::Known(&facts), &ExportedValues::new())
         .remove(0);
     assert!(matches!(&turn.state, ExpansionState::NotApplicable(InapplicableReason::WhenFalse)));

@@ -294,11 +294,11 @@ mod tests {
         let all = declared(&[BasisSource::Kernel, BasisSource::Driver], &[]);
         let before = ObservedBasis::read(&all, &facts_of(&host_facts())).basis;
         let mut facts = facts_of(&host_facts());
-        facts.0.insert("driver".to_owned(), Err(UnansweredReason::new("its snippet failed with status 1")));
+        facts.0.insert("driver", Err(UnansweredReason::new("its snippet failed with status 1")));
         let failed = before.compare_with(&ObservedBasis::read(&all, &facts));
         assert_eq!(failed.unread, ["`driver` could not be read: its snippet failed with status 1"]);
         let part = json!({"loaded": {"unknown": "odd"}, "flavor": "open", "userspace": "560.35.03"});
-        facts.0.insert("driver".to_owned(), Ok(part));
+        facts.0.insert("driver", Ok(part));
         let now = ObservedBasis::read(&all, &facts);
         let partly = before.compare_with(&now);
         assert_eq!((partly.moved.len(), partly.unread), (0, vec!["driver could not be read".to_owned()]));

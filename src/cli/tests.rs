@@ -255,7 +255,7 @@ fn facts_exit_code_reports_only_unreachable_hosts() {
     use crate::probe::UnansweredReason;
     let host = |name: &str| ObservedHost::from_observation(&sample::host(name), Default::default(), 1);
     let mut unknown = host("a");
-    unknown.facts.0.insert("gpus".into(), Err(UnansweredReason::new("timed out after 10 s")));
+    unknown.facts.0.insert("gpus", Err(UnansweredReason::new("timed out after 10 s")));
     let why = crate::plan::UnreachableReason::new("no route to host", None);
     let silent = ObservedHost::from_unreachable(&sample::host("b"), why);
     assert_eq!(facts::facts_exit_code(&[host("c")]), ExitCode::Done);

@@ -301,7 +301,7 @@ mod tests {
 
     fn of(gpu: Value) -> Vec<(String, RepairAction)> {
         let mut facts = Facts::default();
-        facts.0.insert("gpu_state".into(), Ok(json!([gpu])));
+        facts.0.insert("gpu_state", Ok(json!([gpu])));
         detect_faults(&facts, &CounterGrowth::new()).into_iter().map(|fault| (fault.reason, fault.action)).collect()
     }
 
@@ -466,7 +466,7 @@ mod tests {
     fn pcie_link_and_bus_faults_are_detected() {
         let of = |gpu: Value| {
             let mut facts = Facts::default();
-            facts.0.insert("gpus".into(), Ok(json!([gpu])));
+            facts.0.insert("gpus", Ok(json!([gpu])));
             detect_faults(&facts, &CounterGrowth::new())
                 .into_iter()
                 .map(|fault| (fault.aspect, fault.action))
@@ -486,7 +486,7 @@ mod tests {
     #[test]
     fn unknown_fact_reports_no_fault() {
         let mut facts = Facts::default();
-        facts.0.insert("gpu_state".into(), Err(crate::probe::UnansweredReason::new("timed out after 45 s")));
+        facts.0.insert("gpu_state", Err(crate::probe::UnansweredReason::new("timed out after 45 s")));
         assert_eq!(detect_faults(&facts, &CounterGrowth::new()), []);
         assert_eq!(read_port_counters(&facts), CounterValues::new());
     }
@@ -495,7 +495,7 @@ mod tests {
     fn only_link_error_counters_are_compared() {
         let mut facts = Facts::default();
         let port = json!({ "name": "mlx5_0", "port": 1, "counters": { "link_downed": 2, "port_xmit_data": 9 } });
-        facts.0.insert("rdma_counters".into(), Ok(json!([port])));
+        facts.0.insert("rdma_counters", Ok(json!([port])));
         let key = |name: &str| ("mlx5_0/1".to_owned(), name.to_owned());
         assert_eq!(read_port_counters(&facts), CounterValues::from([(key("link_downed"), 2)]));
         let grown = CounterGrowth::from([
@@ -510,7 +510,7 @@ mod tests {
     fn growing_discards_of_an_ethernet_interface_are_a_fault() {
         let mut facts = Facts::default();
         let counters = json!({ "rx_discards_phy": 4, "rx_prio3_pause": 90 });
-        facts.0.insert("rdma_counters".into(), Ok(json!([{ "name": "ens9f1np1", "port": 1, "counters": counters }])));
+        facts.0.insert("rdma_counters", Ok(json!([{ "name": "ens9f1np1", "port": 1, "counters": counters }])));
         let key = ("ens9f1np1/1".to_owned(), "rx_discards_phy".to_owned());
         assert_eq!(read_port_counters(&facts), CounterValues::from([(key.clone(), 4)]), "pauses are no error");
         let grown = CounterGrowth::from([(key, (4, "09:00".to_owned()))]);

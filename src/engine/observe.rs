@@ -12,12 +12,13 @@ use super::run_options::{RunOptions, SessionRequest};
 use super::session_connector::OpenSession;
 use super::window::note_drain_obstacles;
 use crate::config::{ExpansionState, ExportedValues, PendingInput, Project, StepExpander};
+use crate::facts::FactPool;
 use crate::graph::StepIndex;
 use crate::model::{HostName, SecretStore};
 use crate::plan::{
     self, ChosenHosts, HostContext, MissingCluster, ObservedHost, OtherHosts, PlanContext, UnreachableReason,
 };
-use crate::probe::{Probe, UnansweredReason};
+use crate::probe::{AnswerPool, Probe, UnansweredReason};
 use futures_util::{FutureExt, StreamExt};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -40,6 +41,22 @@ struct ObservationRun<'a> {
     careful: bool,
     /// Whether all hosts fit into the window, so that sessions may stay open for a second trip.
     few: bool,
+    /// What the observations of several hosts share.
+    pools: ObservationPools,
+}
+
+/// Answers and facts that are equal on several hosts.
+#[derive(Default)]
+struct ObservationPools {
+    answers: AnswerPool,
+    facts: FactPool,
+}
+
+impl ObservationPools {
+    fn share(&self, seen: &mut ObservedHost) {
+        seen.observation.share_answers(&self.answers);
+        seen.facts.0.share(&self.facts);
+    }
 }
 
 /// Observes `hosts` over probe-only sessions.
@@ -107,6 +124,7 @@ async fn observe_with_sessions<S: OpenSession + ?Sized>(
         keep: purpose == ObservationPurpose::Change && hosts.len() <= options.parallel,
         careful: matches!(purpose, ObservationPurpose::Drift { .. }) && options.replay.observed.is_none(),
         few: hosts.len() <= options.parallel,
+        pools: ObservationPools::default(),
     };
     let began = Instant::now();
     look.emit_event(Event::ObserveStarted { hosts: hosts.iter().filter(|host| !host.is_cluster()).count() });
@@ -174,6 +192,7 @@ pub(super) async fn observe_created_cluster(
         keep: true,
         careful: false,
         few: true,
+        pools: ObservationPools::default(),
     };
     look.run_trips(link, host).await
 }
@@ -332,6 +351,7 @@ impl ObservationRun<'_> {
             self.observe_more(link, &mut seen, &rest, secrets).await;
         }
         self.retry_failed_probes(link, &mut seen, secrets).await;
+        self.pools.share(&mut seen);
         seen
     }
 

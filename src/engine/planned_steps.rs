@@ -4,13 +4,13 @@ use super::run_context::ApplyContext;
 use super::step_groups::HostStepGroup;
 use crate::graph::{Graph, StepIndex};
 use crate::model::StepId;
-use crate::plan::{HostPlan, StepInstance, StepPlan, StepStage};
+use crate::plan::{HostPlan, SharedList, StepInstance, StepPlan, StepStage};
 use std::collections::BTreeMap;
 
 /// The planned steps of a host.
 pub(super) struct PlannedSteps<'r> {
     graph: &'r Graph,
-    steps: &'r [StepPlan],
+    steps: &'r SharedList<StepPlan>,
     by_id: BTreeMap<StepId, &'r StepPlan>,
 }
 

@@ -19,6 +19,7 @@ mod dkms;
 mod driver;
 mod fabricmanager;
 mod fact;
+mod fact_map;
 mod gdr;
 mod governor;
 mod gpu_readings;
@@ -65,16 +66,15 @@ mod virtualization;
 pub use cluster::{ClusterFact, cluster_facts};
 pub(crate) use cluster::{fact_probe, is_cluster_fact, parse_whole_quantity};
 pub use fact::{Fact, FactShape};
+pub use fact_map::{FactAnswer, FactMap, FactPool};
 pub(crate) use unknown_part::unknown_reason;
 
 use crate::model::Value;
 use crate::probe::{FactSnippet, Observation, Probe, UnansweredReason};
 
-use std::collections::BTreeMap;
-
 /// The known facts of one host, by name.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Facts(pub BTreeMap<String, Result<Value, UnansweredReason>>);
+pub struct Facts(pub FactMap);
 
 /// Every fact, in the order of the reference. Facts that touch filesystems come after those that do not.
 static ALL: [Fact; 45] = [
@@ -163,7 +163,7 @@ impl Facts {
 
     /// Parses the facts in an observation.
     pub fn from_observation(seen: &Observation) -> Self {
-        let mut facts = BTreeMap::new();
+        let mut facts = FactMap::default();
         for fact in all_facts() {
             let probe = Probe::Fact { name: fact.name.to_owned() };
             if !seen.has_answer(&probe) {
@@ -174,9 +174,9 @@ impl Facts {
                 Ok(_) => Err(UnansweredReason::new("unexpected type of answer")),
                 Err(unknown) => Err(unknown),
             };
-            facts.insert(fact.name.to_owned(), value);
+            facts.insert(fact.name, value);
         }
-        facts.extend(cluster::observed_cluster_facts(seen));
+        facts.merge(cluster::observed_cluster_facts(seen).collect());
         Self(facts)
     }
 }

@@ -1,6 +1,7 @@
 //! Plain values that every module uses. Nothing here does I/O or prints.
 
 mod artifact;
+mod content_pool;
 mod digest;
 mod disruption;
 mod duration;
@@ -22,6 +23,7 @@ mod verdict;
 mod yaml_text;
 
 pub use artifact::{Artifact, ArtifactCredentials, ArtifactSource};
+pub use content_pool::ContentPool;
 pub use digest::Sha256Digest;
 pub use disruption::DisruptionClass;
 pub use duration::{DURATION_FORM, DURATION_PATTERN, parse_duration};

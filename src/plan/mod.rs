@@ -36,6 +36,7 @@ mod required_probes;
 mod rollout;
 mod rule_warnings;
 mod secret_claims;
+mod shared_list;
 mod stale;
 mod step_names;
 mod step_planner;
@@ -90,6 +91,7 @@ pub use required_probes::{
 pub use rollout::{
     QuorumGroup, RolloutPlan, RolloutProgress, StartRefusal, WindowDecision as WindowTurn, WindowWaiters,
 };
+pub use shared_list::SharedList;
 pub use stale::{find_difference, list_stale_steps};
 pub use step_names::{describe_resource, step_title};
 pub use step_planner::{assess_rules, list_provisions};

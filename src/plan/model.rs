@@ -2,6 +2,7 @@
 
 use super::host_hold::HostHold;
 use super::missing_cluster::MissingCluster;
+use super::shared_list::SharedList;
 use super::unmet_dependency::UnmetDependency;
 use super::{HostReachability, HostRefusal, HostWindow, RolloutPlan, StepStage};
 use crate::model::{DisruptionClass, ExitCode, HostName, StepId, StepScope, StepVerdict, UntrustedText, VerifyLevel};
@@ -70,12 +71,14 @@ pub struct HostPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<MissingCluster>,
     /// In execution order within their stage; earlier stages come first.
-    pub steps: Vec<StepPlan>,
+    #[schemars(with = "Vec<StepPlan>")]
+    pub steps: SharedList<StepPlan>,
     /// The window in which the host is out of service, if it needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<HostWindow>,
     /// The verifications of its recipes.
-    pub verify: Vec<VerifyPlan>,
+    #[schemars(with = "Vec<VerifyPlan>")]
+    pub verify: SharedList<VerifyPlan>,
     /// Signs that this may not be the intended host, and warnings of the recipes' rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<HostWarning>,
@@ -111,8 +114,8 @@ pub struct HostWarning {
 }
 
 /// One step on one host.
-// A hundred thousand hosts have millions of them: what is rare is boxed, and what all hosts share is not copied.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+// A hundred thousand hosts have millions of them: equal ones are shared ([`SharedList`]), and what is rare is boxed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct StepPlan {
     /// The step: recipe, step and item of an `each`.
     pub id: StepId,
@@ -264,7 +267,7 @@ impl ChangeCertainty {
 }
 
 /// One verification of a recipe on one host.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct VerifyPlan {
     /// The name of the recipe that declares the verification.
     #[schemars(with = "String")]

@@ -252,7 +252,7 @@ impl ObservedHost {
         }
         withhold_bodies(&mut later, &self.secret_claims);
         self.account = read_account(&later).or(self.account.take());
-        self.facts.0.extend(Facts::from_observation(&later).0);
+        self.facts.0.merge(Facts::from_observation(&later).0);
         self.observation.merge(later);
         self.observation.compact();
     }

@@ -5,10 +5,11 @@ use super::cross_host::{CrossHostStatus, CrossHostView};
 use super::cross_host_edges::{CrossHostEdges, StepTable};
 use super::host_context::{ChosenHosts, HostContext, PlanContext};
 use super::identity::HostIdentities;
-use super::model::{HostPlan, HostWarning, Plan, PlanPolicy, StepPlan};
+use super::model::{HostPlan, HostWarning, Plan, PlanPolicy, StepPlan, VerifyPlan};
 use super::ongoing_work::OngoingWork;
 use super::parallel::map_parallel;
 use super::rule_warnings::{collect_accepted_rules, collect_rule_warnings};
+use super::shared_list::SharedList;
 use super::step_planner::StepPlanner;
 use super::undeclared::list_undeclared;
 use super::unreadable_records::warn_unreadable_records;
@@ -19,7 +20,7 @@ use super::{
     rollout,
 };
 use crate::config::{ExportedValues, Project, StepExpander, StepFilter};
-use crate::model::{HostName, SecretStore, StepVerdict};
+use crate::model::{ContentPool, HostName, SecretStore, StepVerdict};
 use std::collections::BTreeSet;
 
 /// The format version of a plan file.
@@ -99,11 +100,12 @@ fn plan_hosts(ground: PlanContext<'_>, spans: CrossHostEdges<'_>, seen: &[Observ
     let observed = seen.iter().filter(|s| s.is_observed()).map(|s| s.host.clone()).collect();
     let mut outside = CrossHostView::new_optimistic(spans, observed);
     let identities = HostIdentities::new(ground.project, seen);
+    let pools = PlanPools::default();
     loop {
         let mut told = CrossHostStatus::default();
         let done = map_parallel(seen, |seen| {
             let mut own = CrossHostStatus::default();
-            (plan_host(ground, seen, &identities, &outside, &mut own), own)
+            (plan_host(ground, seen, &identities, &outside, &mut own, &pools), own)
         });
         let plans = done.into_iter().map(|(plan, own)| {
             told.merge_host(own);
@@ -128,12 +130,20 @@ fn is_left_out(seen: &ObservedHost, cluster: &str) -> bool {
     (seen.hold.is_some() && is_left_open) || window::find_other_window(seen, cluster).is_some()
 }
 
+/// What the plans of several hosts share.
+#[derive(Default)]
+struct PlanPools {
+    steps: ContentPool<StepPlan>,
+    verify: ContentPool<VerifyPlan>,
+}
+
 fn plan_host(
     ground: PlanContext<'_>,
     seen: &ObservedHost,
     identities: &HostIdentities<'_>,
     outside: &CrossHostView<'_>,
     told: &mut CrossHostStatus,
+    pools: &PlanPools,
 ) -> HostPlan {
     let mut plan = HostPlan {
         host: seen.host.clone(),
@@ -142,29 +152,30 @@ fn plan_host(
         hold: seen.hold.clone(),
         left_out: is_left_out(seen, &ground.project.cluster),
         missing: seen.missing.clone().filter(|_| seen.is_observed()),
-        steps: Vec::new(),
+        steps: SharedList::default(),
         window: None,
-        verify: Vec::new(),
+        verify: SharedList::default(),
         warnings: identities.check_hostname(seen).into_iter().collect(),
         accepted: Vec::new(),
         undeclared: Vec::new(),
     };
     let Some(case) = HostContext::new(ground, &seen.host, seen).filter(|_| seen.is_observed()) else { return plan };
     let turns = case.expand_local_steps();
-    plan.steps = plan_steps(&case, &turns, identities, outside, told, &mut plan.window);
+    let steps = plan_steps(&case, &turns, identities, outside, told, &mut plan.window);
     plan.warnings.extend(collect_rule_warnings(&case));
     plan.accepted = collect_accepted_rules(&case);
     plan.warnings.extend(seen.activity.as_ref().map(warn_ongoing_work));
     plan.warnings.extend(guard::warn_unconfirmed_guards(seen));
     plan.warnings.extend(warn_unreadable_records(seen, &ground.project.cluster));
     plan.warnings.extend(other_inventories::warn_other_inventories(&case, &turns));
-    plan.warnings.extend(left_out_needs::warn_left_out_needs(&case, &plan.steps));
+    plan.warnings.extend(left_out_needs::warn_left_out_needs(&case, &steps));
     plan.warnings.extend(window::warn_other_window(seen, &ground.project.cluster));
     plan.warnings.extend(window::warn_drained_node(seen).filter(|_| plan.window.is_none()));
     plan.warnings.extend(cluster_warnings::warn_drain_obstacles(seen).filter(|_| plan.window.is_some()));
     plan.warnings.extend(cluster_warnings::warn_computed_objects(seen));
-    plan.verify = assess_verifications(&case, &plan.steps);
-    plan.undeclared = list_undeclared(&case, &turns, &plan.steps);
+    plan.verify = SharedList::from_pool(assess_verifications(&case, &steps), &pools.verify);
+    plan.undeclared = list_undeclared(&case, &turns, &steps);
+    plan.steps = SharedList::from_pool(steps, &pools.steps);
     plan
 }
 

@@ -6,6 +6,7 @@
 //! without an answer is `Unknown` with the reason; a missing end frame means a lost link, for the whole script.
 
 mod account_state;
+mod answer_pool;
 mod apt;
 mod apt_source;
 mod authorized_keys;
@@ -56,6 +57,7 @@ mod unix_group;
 mod user;
 
 pub use account_state::{GroupInfo, GroupState, ScriptAccount, UserInfo, UserState};
+pub use answer_pool::AnswerPool;
 pub use boot::*;
 pub use check::ProbeCheckOptions;
 pub use conf_line::ConfLine;

@@ -1,17 +1,22 @@
 //! The answers of one host.
 
+use super::answer_pool::AnswerPool;
 use super::query::Probe;
-use super::{PathState, ProbeExchange, ProbeReading};
-
+use super::reading::ProbeAnswer;
 use super::unanswered::UnansweredReason;
+use super::{PathState, ProbeExchange, ProbeReading};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The answers by their probes. Observations of several hosts may share them.
+type SharedAnswers = BTreeMap<Arc<Probe>, Arc<ProbeAnswer>>;
 
 /// One host's answers to a set of probes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
     #[serde(with = "as_list")]
-    answers: BTreeMap<Probe, Result<ProbeReading, UnansweredReason>>,
+    answers: SharedAnswers,
     /// The raw answers, if they are kept.
     #[serde(skip)]
     kept: Option<Vec<ProbeExchange>>,
@@ -23,20 +28,20 @@ pub struct Observation {
 impl Observation {
     /// Stores the answer to `probe`, in place of an earlier one.
     pub fn insert(&mut self, probe: Probe, answer: Result<ProbeReading, UnansweredReason>) {
-        self.answers.insert(probe, answer);
+        self.answers.insert(Arc::new(probe), Arc::new(answer));
     }
 
     /// Reports whether something was found at `path`, for any step.
     pub fn has_path(&self, path: &str) -> bool {
         let first = Probe::Path { path: path.to_owned(), want: None };
-        let of_path = |(probe, _): &(&Probe, _)| matches!(probe, Probe::Path { path: asked, .. } if asked == path);
-        let mut answers = self.answers.range(first..).take_while(of_path);
-        answers.any(|(_, answer)| matches!(answer, Ok(ProbeReading::Path(PathState::Present(_)))))
+        let of_path = |probe: &Probe| matches!(probe, Probe::Path { path: asked, .. } if asked == path);
+        let mut answers = self.answers.range::<Probe, _>(first..).take_while(|(probe, _)| of_path(probe));
+        answers.any(|(_, answer)| matches!(&**answer, Ok(ProbeReading::Path(PathState::Present(_)))))
     }
 
     /// Returns the answer to `probe`; a probe that was never sent is `Unknown`.
     pub fn get(&self, probe: &Probe) -> Result<&ProbeReading, UnansweredReason> {
-        match self.answers.get(probe) {
+        match self.answers.get(probe).map(AsRef::as_ref) {
             Some(Ok(reading)) => Ok(reading),
             Some(Err(unknown)) => Err(unknown.clone()),
             None => Err(UnansweredReason::new("was not observed")),
@@ -52,10 +57,10 @@ impl Observation {
     pub(crate) fn withhold_bodies(&mut self, is_secret: impl Fn(&str) -> bool) {
         let mut withheld: BTreeSet<String> = BTreeSet::new();
         for (probe, answer) in &mut self.answers {
-            let (Probe::Path { path, .. }, Ok(ProbeReading::Path(PathState::Present(info)))) = (probe, answer) else {
-                continue;
-            };
-            if is_secret(path) {
+            let Probe::Path { path, .. } = &**probe else { continue };
+            if is_secret(path)
+                && let Ok(ProbeReading::Path(PathState::Present(info))) = Arc::make_mut(answer)
+            {
                 withheld.extend(info.body.take().map(|body| body.raw().to_owned()));
             }
         }
@@ -110,20 +115,37 @@ impl Observation {
         self.answers = std::mem::take(&mut self.answers).into_iter().collect();
     }
 
+    /// Replaces probes and answers by equal ones of other hosts: hosts with the same recipes have mostly equal ones.
+    pub fn share_answers(&mut self, pool: &AnswerPool) {
+        let share = |(probe, answer): (Arc<Probe>, Arc<ProbeAnswer>)| {
+            let answer = pool.share_answer(&probe, answer);
+            (pool.share_probe(probe), answer)
+        };
+        self.answers = std::mem::take(&mut self.answers).into_iter().map(share).collect();
+    }
+
+    /// Stores the answer of another observation to the same probe; false if it has none.
+    pub(super) fn copy_answer(&mut self, probe: &Probe, other: &Self) -> bool {
+        let answer = other.answers.get_key_value(probe).map(|(probe, answer)| (probe.clone(), answer.clone()));
+        let found = answer.is_some();
+        self.answers.extend(answer);
+        found
+    }
+
     /// Returns the probes that were not answered and may be answered by a retry. A check that reports neither yes (0)
     /// nor no (1) counts as not answered too.
     pub fn list_failed_probes(&self) -> BTreeSet<Probe> {
-        let failed = |(probe, answer): &(&Probe, &Result<ProbeReading, UnansweredReason>)| match (probe, answer) {
+        let failed = |(probe, answer): &(&Probe, &ProbeAnswer)| match (probe, answer) {
             (_, Err(unknown)) => unknown.is_retryable(),
             (Probe::Check(_), Ok(ProbeReading::Output(output))) => !matches!(output.status, 0 | 1),
             _ => false,
         };
-        self.answers.iter().filter(failed).map(|(probe, _)| probe.clone()).collect()
+        self.iter().filter(failed).map(|(probe, _)| probe.clone()).collect()
     }
 
     /// Returns every answer, in the order of the probes.
     pub fn iter(&self) -> impl Iterator<Item = (&Probe, &Result<ProbeReading, UnansweredReason>)> {
-        self.answers.iter()
+        self.answers.iter().map(|(probe, answer)| (&**probe, &**answer))
     }
 }
 
@@ -141,20 +163,15 @@ mod as_list {
         unknown: Option<UnansweredReason>,
     }
 
-    pub fn serialize<S: Serializer>(
-        map: &BTreeMap<Probe, Result<ProbeReading, UnansweredReason>>,
-        s: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(map: &SharedAnswers, s: S) -> Result<S::Ok, S::Error> {
         s.collect_seq(map.iter().map(|(probe, answer)| ObservationEntry {
-            probe: probe.clone(),
-            reading: answer.as_ref().ok().cloned(),
-            unknown: answer.as_ref().err().cloned(),
+            probe: Probe::clone(probe),
+            reading: answer.as_ref().as_ref().ok().cloned(),
+            unknown: answer.as_ref().as_ref().err().cloned(),
         }))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(
-        d: D,
-    ) -> Result<BTreeMap<Probe, Result<ProbeReading, UnansweredReason>>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<SharedAnswers, D::Error> {
         let entries = Vec::<ObservationEntry>::deserialize(d)?;
         Ok(entries
             .into_iter()
@@ -164,7 +181,7 @@ mod as_list {
                     (None, Some(unknown)) => Err(unknown),
                     (None, None) => Err(UnansweredReason::new("the recording contains no answer")),
                 };
-                (e.probe, answer)
+                (Arc::new(e.probe), Arc::new(answer))
             })
             .collect())
     }

@@ -8,6 +8,7 @@ use super::package_state::{
 };
 use super::path_state::{AuthorizedKeysState, KeyFileState, PathState};
 use super::records_state::RecordsState;
+use super::unanswered::UnansweredReason;
 use super::unit_state::UnitState;
 use super::{CmdlineState, EvidenceState, InitramfsState};
 use crate::model::UntrustedText;
@@ -73,6 +74,9 @@ pub enum ProbeReading {
     /// Output of a check or a fact.
     Output(ProbeOutput),
 }
+
+/// What a host answered to a probe, or why there is no answer.
+pub(super) type ProbeAnswer = Result<ProbeReading, UnansweredReason>;
 
 /// The output of a command.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -9,16 +9,16 @@ use std::collections::BTreeSet;
 
 /// Returns the answers of `recorded` to `probes`. Missing answers are unknown.
 pub fn recall_answers(recorded: &Observation, probes: &BTreeSet<Probe>, facts: &[FactSnippet]) -> Observation {
-    let unasked = section_sorting::build_ungrouped_sections(probes, facts).1;
     let mut seen = Observation::default();
     for probe in probes {
-        let of_api = probe.is_api_probe();
-        let refused =
-            unasked.iter().filter(|_| !of_api).find(|(refused, _)| refused == probe).map(|(_, why)| why.clone());
-        let answer = match (refused, recorded.has_answer(probe)) {
-            (Some(why), _) => Err(why),
-            (None, true) => recorded.get(probe).cloned(),
-            (None, false) => match find_similar_answer(recorded, probe) {
+        let refused = match probe.is_api_probe() {
+            true => None,
+            false => section_sorting::refusal_reason(probe, facts),
+        };
+        let answer = match refused {
+            Some(why) => Err(why),
+            None if seen.copy_answer(probe, recorded) => continue,
+            None => match find_similar_answer(recorded, probe) {
                 Err(why) if why == not_recorded_reason() => find_similar_answer(recorded, &with_script_digest(probe)),
                 answer => answer,
             },

@@ -107,7 +107,7 @@ fn merge_probes(
 }
 
 /// Returns why `probe` cannot be sent to a host.
-fn refusal_reason(probe: &Probe, facts: &[FactSnippet]) -> Option<UnansweredReason> {
+pub(super) fn refusal_reason(probe: &Probe, facts: &[FactSnippet]) -> Option<UnansweredReason> {
     let why = match probe {
         Probe::Path { path, want } if has_nul([Some(path), want.as_ref()]) => "the path contains a NUL byte",
         Probe::Key { path } | Probe::PackageFile { path } if path.contains('\0') => "the path contains a NUL byte",

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Why a probe has no answer. Never equivalent to "no change".
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct UnansweredReason {
     /// A lowercase fragment: `timed out after 10 s`, `dpkg-query is missing`, `permission denied`.
     pub why: String,

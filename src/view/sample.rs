@@ -122,9 +122,9 @@ pub fn observed_host(name: &str, steps: Vec<StepPlan>) -> HostPlan {
         hold: None,
         left_out: false,
         missing: None,
-        steps,
+        steps: steps.into(),
         window: None,
-        verify: Vec::new(),
+        verify: Default::default(),
         warnings: Vec::new(),
         accepted: Vec::new(),
         undeclared: Vec::new(),
@@ -175,7 +175,8 @@ pub fn rich_plan() -> Plan {
     odd.verify = vec![
         verify_plan("page answers", StepVerdict::Change, "exit status 7"),
         verify_plan("GSP is off", StepVerdict::Unknown, "timed out after 10 s"),
-    ];
+    ]
+    .into();
     odd.undeclared = vec![left_behind("old/agent", "package", "agent", false)];
     odd.warnings = vec![HostWarning { why: "reports the host name `gpu02`".into(), hint: Some("compare them".into()) }];
     hosts.push(odd);
@@ -233,7 +234,8 @@ pub fn hostile_plan(text: &str) -> Plan {
         ..hostile(StepVerdict::Change)
     });
     let check = Some(CheckRun { command: text.into(), status: 1, output: text.into() });
-    first.verify = vec![VerifyPlan { recipe: text.into(), check, ..verify_plan(text, StepVerdict::Change, text) }];
+    first.verify =
+        vec![VerifyPlan { recipe: text.into(), check, ..verify_plan(text, StepVerdict::Change, text) }].into();
     first.undeclared = vec![left_behind(text, text, text, true)];
     first.warnings = vec![HostWarning { why: text.into(), hint: None }];
     let why = UnreachableReason::new(text, texts());

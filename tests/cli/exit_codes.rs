@@ -202,9 +202,9 @@ fn planned(verdict: StepVerdict, waits_for: Option<&str>) -> HostPlan {
         hold: None,
         left_out: false,
         missing: None,
-        steps: vec![step],
+        steps: vec![step].into(),
         window: None,
-        verify: vec![],
+        verify: vec![].into(),
         warnings: vec![],
         undeclared: vec![],
         accepted: vec![],
@@ -221,13 +221,13 @@ fn judged(verdict: StepVerdict) -> HostPlan {
         level: VerifyLevel::L0,
         place: "".into(),
     };
-    HostPlan { steps: vec![], verify: vec![verify], ..planned(StepVerdict::Ok, None) }
+    HostPlan { steps: vec![].into(), verify: vec![verify].into(), ..planned(StepVerdict::Ok, None) }
 }
 
 fn silent() -> HostPlan {
     HostPlan {
         reach: HostReachability::Unreachable(UnreachableReason::new(why(), None)),
-        steps: vec![],
+        steps: vec![].into(),
         ..planned(StepVerdict::Ok, None)
     }
 }

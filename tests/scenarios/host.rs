@@ -2,8 +2,8 @@
 //! are unknown.
 
 use forge::config::Project;
-use forge::facts::Facts;
-use forge::model::UntrustedText;
+use forge::facts::{FactMap, Facts};
+use forge::model::{HostName, UntrustedText};
 use forge::object::{
     ChartInfo, ChartQuerySource, NamespaceContents, ObjectDryRun, ObjectId, ObjectInfo, ObjectState, ReleaseInfo,
     ReleaseQuery, ReleaseState, ReleaseStatus,
@@ -17,13 +17,13 @@ use forge::probe::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Returns the first observation of each host, before any probe: its facts and records.
 pub fn first_look(project: &Project, answers: &Value) -> Vec<ObservedHost> {
     let own = answers["hosts"].as_object().expect("`hosts` is a map");
     for name in own.keys() {
-        assert!(project.hosts.keys().any(|host| host.as_str() == name), "no host `{name}`");
+        assert!(project.hosts.contains_key(&HostName::new(name)), "no host `{name}`");
     }
     let hosts = project.hosts.keys().filter_map(|host| Some((host, own.get(host.as_str())?)));
     hosts
@@ -73,12 +73,12 @@ fn merged(all: &Value, own: &Value) -> Map<String, Value> {
 }
 
 fn facts(answers: &Map<String, Value>) -> Facts {
-    let mut facts: BTreeMap<_, _> = forge::facts::fact_names()
-        .map(|name| (name.to_owned(), Err(UnansweredReason::new("was not observed"))))
-        .collect();
+    let mut facts: FactMap =
+        forge::facts::fact_names().map(|name| (name, Err(UnansweredReason::new("was not observed")))).collect();
     for (name, value) in answers.iter().filter_map(|(key, value)| Some((key.strip_prefix("fact ")?, value))) {
         let value = unknown(value).map_or_else(|| Ok(value.clone()), Err);
-        assert!(facts.insert(name.to_owned(), value).is_some(), "no fact `{name}`");
+        assert!(facts.get(name).is_some(), "no fact `{name}`");
+        facts.insert(name, value);
     }
     Facts(facts)
 }

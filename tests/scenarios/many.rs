@@ -3,7 +3,9 @@
 use super::{Case, Look, load, look};
 use camino::Utf8Path;
 use forge::config::{Project, StepFilter};
+use forge::facts::FactPool;
 use forge::model::HostName;
+use forge::probe::AnswerPool;
 use serde_json::{Map, Value, json};
 
 /// Steps of each recipe.
@@ -113,7 +115,16 @@ pub fn observed(project: &Project, recipes: usize, kind: Kind) -> Look {
         let answers = |(at, host): &(usize, &HostName)| (host.to_string(), answers(*at, host.as_str(), recipes, kind));
         look(project, &case(Value::Object(hosts.iter().map(answers).collect())), false)
     };
-    let looks = hosts.chunks(TOGETHER).map(look);
+    let (pool, facts) = (AnswerPool::default(), FactPool::default());
+    let looks = hosts.chunks(TOGETHER).map(|hosts| {
+        let mut some = look(hosts);
+        // Like the engine.
+        for seen in &mut some.seen {
+            seen.observation.share_answers(&pool);
+            seen.facts.0.share(&facts);
+        }
+        some
+    });
     let all = looks.reduce(|mut all, some| {
         all.seen.extend(some.seen);
         all

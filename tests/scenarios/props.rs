@@ -158,7 +158,8 @@ proptest! {
                 prop_assert!(step.waits_for.is_none() || !step.verdict.is_settled());
             }
             // Steps of a recipe run in the order written: after a step that is stuck, none acts.
-            for steps in host.steps.chunk_by(|a, b| a.id.recipe == b.id.recipe) {
+            let steps: Vec<_> = host.steps.iter().collect();
+            for steps in steps.chunk_by(|a, b| a.id.recipe == b.id.recipe) {
                 let stuck = steps.iter().position(|s| {
                     s.waits_for.is_some() || matches!(s.verdict, StepVerdict::Unknown | StepVerdict::Blocked(_))
                 });

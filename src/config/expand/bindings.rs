@@ -119,12 +119,7 @@ fn get_or_build_value(map: &RwLock<HashMap<usize, Value>>, key: usize, build: im
 fn select_facts(source: FactSource<'_>, names: Option<&BTreeSet<String>>) -> Value {
     match (source, names) {
         (FactSource::Known(known), Some(names)) => {
-            let read = known
-                .0
-                .iter()
-                .filter(|(name, _)| names.contains(*name))
-                .map(|(name, fact)| (name.clone(), fact.clone()));
-            build_facts(FactSource::Known(&Facts(read.collect())))
+            build_facts(FactSource::Known(&Facts(known.0.select(|name| names.contains(name)))))
         }
         _ => build_facts(source),
     }

@@ -18,10 +18,10 @@ fn sample_bindings(facts_known: Option<&Facts>) -> TemplateBindings {
 
 fn sample_facts() -> Facts {
     let mut facts = Facts::default();
-    facts.0.insert("os".into(), Ok(json!({"id": "debian", "version": "12"})));
-    facts.0.insert("gpus".into(), Ok(json!([{"gsp": "off", "ecc": null}, {"gsp": "off", "ecc": "on"}])));
-    facts.0.insert("nics".into(), Ok(json!([])));
-    facts.0.insert("clock".into(), Err(UnansweredReason::new("timed out after 10 s")));
+    facts.0.insert("os", Ok(json!({"id": "debian", "version": "12"})));
+    facts.0.insert("gpus", Ok(json!([{"gsp": "off", "ecc": null}, {"gsp": "off", "ecc": "on"}])));
+    facts.0.insert("nics", Ok(json!([])));
+    facts.0.insert("clock", Err(UnansweredReason::new("timed out after 10 s")));
     facts
 }
 
@@ -162,8 +162,8 @@ fn expectation_over_an_empty_list_is_unknown() {
 fn unknown_part_of_a_fact_matters_only_where_it_is_read() {
     let mut facts = sample_facts();
     let gpus = json!([{"bdf": "a", "gsp": "off"}, {"bdf": "b", "gsp": {"unknown": "no NVIDIA driver is loaded"}}]);
-    facts.0.insert("gpus".into(), Ok(gpus));
-    facts.0.insert("driver".into(), Ok(json!({"loaded": null, "disk": {"unknown": "`modinfo` is missing"}})));
+    facts.0.insert("gpus", Ok(gpus));
+    facts.0.insert("driver", Ok(json!({"loaded": null, "disk": {"unknown": "`modinfo` is missing"}})));
     let expect = |source: &str| {
         TemplateProgram::compile(source, TemplateForm::Expression)
             .expect("compiles")
@@ -189,8 +189,8 @@ fn unknown_part_of_a_fact_matters_only_where_it_is_read() {
 #[test]
 fn list_with_an_unknown_item_is_unknown() {
     let mut facts = sample_facts();
-    facts.0.insert("gpus".into(), Ok(json!([{"bdf": "a", "pfc": [true, {"unknown": "odd"}]}])));
-    facts.0.insert("sm".into(), Ok(json!([1, {"unknown": "late"}])));
+    facts.0.insert("gpus", Ok(json!([{"bdf": "a", "pfc": [true, {"unknown": "odd"}]}])));
+    facts.0.insert("sm", Ok(json!([1, {"unknown": "late"}])));
     let why = |source: &str| {
         let program = TemplateProgram::compile(source, TemplateForm::Expression).expect("compiles");
         match program.run_expectation(&sample_bindings(Some(&facts))).expect("runs") {

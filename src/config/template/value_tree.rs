@@ -4,6 +4,7 @@ use super::eval_record::{self, MissingName};
 use super::value_cost::VALUE_COST_BYTES;
 use super::{FactSource, PendingInput};
 use crate::config::{ExportedValue, MissingExports};
+use crate::facts::FactAnswer;
 use crate::model::{SecretStore, Value as Json};
 use indexmap::IndexMap;
 use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr, Value, ValueKind};
@@ -304,7 +305,7 @@ pub(in crate::config) fn build_facts(source: FactSource<'_>) -> Value {
     let known = match source {
         FactSource::NotYet => None,
         FactSource::Known(facts) => {
-            let one = |(name, fact): (&String, &Result<Json, crate::probe::UnansweredReason>)| {
+            let one = |(name, fact): (&str, &FactAnswer)| {
                 let fact = match fact {
                     Ok(value) => match find_unknown_reason(value) {
                         Some(why) => Err(why.to_owned()),
@@ -312,7 +313,7 @@ pub(in crate::config) fn build_facts(source: FactSource<'_>) -> Value {
                     },
                     Err(unknown) => Err(unknown.why.clone()),
                 };
-                (name.clone(), fact)
+                (name.to_owned(), fact)
             };
             Some(facts.0.iter().map(one).collect())
         }

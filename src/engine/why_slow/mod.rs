@@ -14,7 +14,7 @@ use super::run_options::RunOptions;
 use crate::acceptance::{AnsweredQuestion, CauseLikelihood, group_answers, rank_causes};
 use crate::config::{Project, SlowQuestions};
 use crate::kube::WorkloadPod;
-use crate::model::{ExitCode, HostName, UntrustedText, Value};
+use crate::model::{ExitCode, HostName, UntrustedText};
 use crate::object::ClusterNode;
 use crate::plan::{HostReachability, ObservedHost};
 use crate::probe::{Probe, UnansweredReason};
@@ -175,7 +175,7 @@ pub async fn diagnose_slow_job(
             ("nccl", describe_transport(own)),
             ("peers", Ok(describe_peers(&outliers, &host.host))),
         ];
-        host.facts.0.extend(derived.map(|(name, value): (&str, Result<Value, _>)| (name.to_owned(), value)));
+        host.facts.0.merge(derived.into());
     }
     Ok(SlowDiagnosis { elsewhere, ..build_diagnosis(project, &questions, &seen) })
 }

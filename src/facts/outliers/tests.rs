@@ -6,7 +6,6 @@ use crate::model::{HostName, Value};
 use crate::probe::UnansweredReason;
 use proptest::prelude::*;
 use serde_json::json;
-use std::collections::BTreeMap;
 
 fn build_facts(list: &[(&str, Value)]) -> Facts {
     let base = [("machine", json!({ "vendor": "V", "product": "P", "board": null })), ("gpus", json!([]))];
@@ -14,7 +13,7 @@ fn build_facts(list: &[(&str, Value)]) -> Facts {
         Some(why) => ((*name).to_owned(), Err(UnansweredReason::new(why))),
         None => ((*name).to_owned(), Ok(value.clone())),
     });
-    Facts(all.collect::<BTreeMap<_, _>>())
+    Facts(all.collect())
 }
 
 fn find_among(hosts: &[Facts]) -> OutlierReport {

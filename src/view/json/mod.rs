@@ -217,7 +217,7 @@ impl<'a> HostFacts<'a> {
             .facts
             .0
             .iter()
-            .map(|(name, fact)| (name.as_str(), fact.as_ref().map_or_else(JsonFact::Unknown, JsonFact::Value)));
+            .map(|(name, fact)| (name, fact.as_ref().map_or_else(JsonFact::Unknown, JsonFact::Value)));
         Self { host: &seen.host, reach: &seen.reach, simulated: seen.simulated, facts: facts.collect() }
     }
 }

@@ -69,8 +69,8 @@ fn refused_undo_json_lists_each_change() {
 #[test]
 fn facts_json_has_a_value_or_a_reason() {
     let mut seen = ObservedHost::from_observation(&sample::host("a"), Default::default(), 1);
-    seen.facts.0.insert("kernel".into(), Ok("6.1".into()));
-    seen.facts.0.insert("gpus".into(), Err(crate::probe::UnansweredReason::new("timed out after 10 s")));
+    seen.facts.0.insert("kernel", Ok("6.1".into()));
+    seen.facts.0.insert("gpus", Err(crate::probe::UnansweredReason::new("timed out after 10 s")));
     let (_, value) = render_json(|out| JsonWriter.write_facts(std::slice::from_ref(&seen), ExitCode::Unknown, out));
     let expected = serde_json::json!({
         "gpus": {"unknown": {"why": "timed out after 10 s", "said": null}},

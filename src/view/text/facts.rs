@@ -29,7 +29,7 @@ enum FactCell {
 /// Writes every fact of every host, then the unreachable hosts.
 pub fn write_facts(text: &TextWriter, seen: &[ObservedHost], out: &mut dyn Write) -> io::Result<()> {
     super::shared_lines::write_simulated(seen.iter().filter(|host| host.simulated).map(|host| &host.host), out)?;
-    let names: BTreeSet<&String> = seen.iter().flat_map(|host| host.facts.0.keys()).collect();
+    let names: BTreeSet<&str> = seen.iter().flat_map(|host| host.facts.0.keys()).collect();
     for name in names {
         write_fact(name, &collect_rows(name, seen, text.verbose > 0), seen.len(), out)?;
     }

@@ -255,13 +255,13 @@ fn stale_step_shows_its_diff() {
 fn sample_facts() -> Vec<ObservedHost> {
     let host = |name: &str, kernel: &str| {
         let mut seen = ObservedHost::from_observation(&sample::host(name), Default::default(), 1);
-        seen.facts.0.insert("kernel".into(), Ok(json!(kernel)));
-        seen.facts.0.insert("os".into(), Ok(json!({"id": "debian", "version": "12"})));
-        seen.facts.0.insert("packages".into(), Ok(json!((0..40).map(|n| format!("p{n}")).collect::<Vec<_>>())));
+        seen.facts.0.insert("kernel", Ok(json!(kernel)));
+        seen.facts.0.insert("os", Ok(json!({"id": "debian", "version": "12"})));
+        seen.facts.0.insert("packages", Ok(json!((0..40).map(|n| format!("p{n}")).collect::<Vec<_>>())));
         seen
     };
     let mut odd = host("gpu03", "6.1.0-30");
-    odd.facts.0.insert("os".into(), Err(UnansweredReason::new("timed out after 10 s").with_message("\u{1b}[31mslow")));
+    odd.facts.0.insert("os", Err(UnansweredReason::new("timed out after 10 s").with_message("\u{1b}[31mslow")));
     let why = crate::plan::UnreachableReason::new("connection refused", None);
     vec![
         host("gpu01", "6.1.0-28"),
@@ -280,9 +280,9 @@ fn facts_table_matches_snapshot() {
 fn unknown_parts_of_facts_are_shown_and_counted() {
     let mut seen = ObservedHost::from_observation(&sample::host("gpu01"), Default::default(), 1);
     let unknown = json!({"unknown": "`modinfo` is \u{1b}[31mmissing"});
-    seen.facts.0.insert("driver".into(), Ok(json!({"loaded": null, "disk": unknown})));
-    seen.facts.0.insert("gpus".into(), Ok(json!([{"bdf": "a", "gsp": unknown, "flavors": unknown}, {"bdf": "b"}])));
-    seen.facts.0.insert("modules".into(), Ok(json!({})));
+    seen.facts.0.insert("driver", Ok(json!({"loaded": null, "disk": unknown})));
+    seen.facts.0.insert("gpus", Ok(json!([{"bdf": "a", "gsp": unknown, "flavors": unknown}, {"bdf": "b"}])));
+    seen.facts.0.insert("modules", Ok(json!({})));
     assert_eq!(
         render_plain(|out| text_writer(0).write_facts(&[seen.clone()], ExitCode::Done, out)),
         "driver\n  disk    unknown: `modinfo` is \\x1b[31mmissing\n  loaded  null\ngpus\n  2 entries, 2 unknown\nmodules\n  {}\n\n\
