@@ -84,6 +84,11 @@ impl Project {
         self.hosts.keys().filter(|host| !host.is_cluster())
     }
 
+    /// Reports whether a step of some recipe exports values.
+    pub fn exports_values(&self) -> bool {
+        self.recipes.values().flat_map(|recipe| &recipe.steps).any(|step| !step.exports.is_empty())
+    }
+
     /// Returns the name of the cluster's API, if steps run through it.
     pub fn cluster_member(&self) -> Option<&HostName> {
         // `member::place` inserts it after all hosts.

@@ -403,6 +403,10 @@ impl ObservationRun<'_> {
         links: &mut OpenSessions<S>,
     ) {
         let ObservedHosts { seen, chosen, exports, secrets, took_by, .. } = observed;
+        // Otherwise the first trip has sent everything: nothing is computed for each of many hosts.
+        if !self.project.exports_values() && chosen.is_empty() {
+            return self.close_sessions(links).await;
+        }
         let chosen: ChosenHosts =
             chosen.iter().filter(|(step, _)| !deferred.contains(step)).map(|(s, hosts)| (*s, hosts.clone())).collect();
         let chosen = &chosen;
@@ -436,6 +440,11 @@ impl ObservationRun<'_> {
             *took_by.entry(host).or_default() += took;
         }
         drop(trips);
+        self.close_sessions(links).await;
+    }
+
+    /// Closes the sessions unless changes follow.
+    async fn close_sessions<S: OpenSession + ?Sized>(&self, links: &mut OpenSessions<S>) {
         if !self.keep {
             for (_, link) in std::mem::take(links) {
                 link.close().await;

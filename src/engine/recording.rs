@@ -8,7 +8,7 @@ use crate::facts;
 use crate::model::HostName;
 use crate::object::ClusterAbsence;
 use crate::plan::{HostReachability, MissingCluster, ObservedNode, UnreachableReason};
-use crate::probe::{self, Observation, ProbeExchange};
+use crate::probe::{self, Observation, ProbeExchange, ReplaySections};
 use crate::transport::{TransportError, TransportErrorKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,9 +38,19 @@ pub struct Recording {
     pub(super) index: HostIndex,
 }
 
-/// The position of each recorded host: with thousands of hosts, each one is looked up.
-#[derive(Clone, Debug, Default)]
-pub(super) struct HostIndex(OnceLock<HashMap<HostName, usize>>);
+/// The position of each recorded host: with thousands of hosts, each one is looked up. And what parses their answers.
+#[derive(Debug, Default)]
+pub(super) struct HostIndex {
+    positions: OnceLock<HashMap<HostName, usize>>,
+    sections: ReplaySections,
+}
+
+/// A copy builds its own.
+impl Clone for HostIndex {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
 
 /// It follows from the hosts, so it makes no difference between two recordings.
 impl PartialEq for HostIndex {
@@ -77,7 +87,7 @@ pub struct RecordedTwice {
     pub second: String,
 }
 
-/// The part that is read first, for the version.
+/// The part of a recording that every version has.
 #[derive(Deserialize)]
 struct RecordingHeader {
     version: u32,
@@ -163,7 +173,7 @@ impl Recording {
 
     fn find_host(&self, host: &HostName) -> Option<&HostRecording> {
         let build = || self.hosts.iter().enumerate().rev().map(|(at, recorded)| (recorded.host.clone(), at)).collect();
-        self.index.0.get_or_init(build).get(host).and_then(|at| self.hosts.get(*at))
+        self.index.positions.get_or_init(build).get(host).and_then(|at| self.hosts.get(*at))
     }
 
     /// Returns the recording with checks' commands replaced by digests: they can still be matched, but not run.
@@ -181,9 +191,14 @@ impl Recording {
     /// The text is not a recording or has another version: a lowercase fragment.
     pub fn parse(text: &str) -> Result<Self, String> {
         let no = |error: serde_json::Error| format!("it is not a recording: {error}");
-        let head: RecordingHeader = serde_json::from_str(text).map_err(no)?;
-        match head.version {
-            RECORDING_VERSION => serde_json::from_str(text).map_err(no),
+        // Recordings of many hosts are large: most of them are read only once.
+        let read = serde_json::from_str::<Self>(text);
+        let version = match &read {
+            Ok(recording) => recording.version,
+            Err(_) => serde_json::from_str::<RecordingHeader>(text).map_err(no)?.version,
+        };
+        match version {
+            RECORDING_VERSION => read.map_err(no),
             other => Err(format!("it has version {other}; this forge supports version {RECORDING_VERSION}")),
         }
     }
@@ -207,7 +222,9 @@ impl Recording {
             return Err(to_missing_error(missing));
         }
         match &recorded.reach {
-            HostReachability::Observed => Ok(probe::replay_exchanges(&recorded.answers, &facts::fact_snippets())),
+            HostReachability::Observed => {
+                Ok(probe::replay_exchanges(&recorded.answers, &facts::fact_snippets(), &self.index.sections))
+            }
             HostReachability::Unreachable(why) => Err(to_recorded_error(why)),
         }
     }

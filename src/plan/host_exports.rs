@@ -342,6 +342,9 @@ pub fn read_exported_values(
     secrets: &mut SecretStore,
 ) -> HostExports {
     let mut published = HostExports::default();
+    if !ground.project.exports_values() {
+        return published;
+    }
     for seen in seen.iter().filter(|s| s.is_observed()) {
         let Some(case) = HostContext::new(ground, &seen.host, seen) else { continue };
         if !case.list_steps().iter().any(|(_, _, step)| !step.exports.is_empty()) {

@@ -44,6 +44,11 @@ impl<'a> HostIdentities<'a> {
         Some(Assessment::blocked(BlockClass::Declaration, reason, Value::Null).host_hint(hint))
     }
 
+    fn find_machine(&self, name: &str) -> Option<&'a HostName> {
+        let found = self.project.hosts.get_key_value(&HostName::new(name));
+        found.map(|(host, _)| host).filter(|host| !host.is_cluster())
+    }
+
     fn describe_host(&self, host: &HostName) -> String {
         let address = self.project.hosts.get(host).map_or("", |host| host.connect.address.as_str());
         match address == host.as_str() || address.is_empty() {
@@ -56,11 +61,11 @@ impl<'a> HostIdentities<'a> {
     /// hostname that differs from the inventory but belongs to no other host is fine.
     pub fn check_hostname(&self, seen: &ObservedHost) -> Option<HostWarning> {
         let own = fact_text(seen, "identity", "hostname")?;
-        let called = |host: &HostName| host.as_str() == own || shorten_hostname(host.as_str()) == shorten_hostname(own);
-        let exactly = |host: &&HostName| host.as_str() == own;
-        let shortly = |host: &&HostName| host.as_str() == shorten_hostname(own);
-        let others = || self.project.machine_names();
-        let other = others().find(exactly).or_else(|| others().find(shortly)).filter(|_| !called(&seen.host))?;
+        let host = seen.host.as_str();
+        if host == own || shorten_hostname(host) == shorten_hostname(own) {
+            return None;
+        }
+        let other = self.find_machine(own).or_else(|| self.find_machine(shorten_hostname(own)))?;
         Some(HostWarning {
             why: format!(
                 "reports the host name `{own}`, but {} is another host of the inventory",

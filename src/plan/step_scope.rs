@@ -4,7 +4,7 @@ use super::ObservedHost;
 use super::assessment::{StepPredictions, assess_step};
 use super::host_context::{ChosenHosts, HostContext, PlanContext, StepInstance};
 use super::step_planner::assess_rules;
-use crate::config::{ExpansionState, PendingInput, RecipeInstance, RecipeStep};
+use crate::config::{ExpansionState, PendingInput, Project, RecipeInstance, RecipeStep};
 use crate::graph::StepIndex;
 use crate::model::{HostName, StepScope, StepVerdict};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +30,9 @@ type HostCandidates<'a> = BTreeMap<(StepIndex, usize), Vec<(HostFitness, &'a Hos
 /// Chooses the host of each `one` and `fleet` step of each selection: the most suitable of the observed hosts, or the
 /// first of equally suitable ones. The plan decides whether a `one` step may run there while other hosts do not answer.
 pub fn choose_hosts(ground: PlanContext<'_>, seen: &[ObservedHost]) -> ChosenHosts {
+    if !has_choice(ground.project) {
+        return ChosenHosts::new();
+    }
     let mut candidates = HostCandidates::new();
     for seen in seen.iter().filter(|s| s.is_observed()) {
         let Some(case) = HostContext::new(ground, &seen.host, seen) else { continue };
@@ -58,6 +61,9 @@ pub fn choose_hosts(ground: PlanContext<'_>, seen: &[ObservedHost]) -> ChosenHos
 /// with those values first, because the values may decide which of them is suitable.
 pub fn list_deferred_choices(ground: PlanContext<'_>, seen: &[ObservedHost]) -> BTreeSet<StepIndex> {
     let mut deferred = BTreeSet::new();
+    if !has_choice(ground.project) {
+        return deferred;
+    }
     for seen in seen.iter().filter(|s| s.is_observed()) {
         let Some(case) = HostContext::new(ground, &seen.host, seen) else { continue };
         if !case.list_steps().iter().any(|(_, instance, step)| needs_choice(instance, step)) {
@@ -76,9 +82,18 @@ pub fn list_deferred_choices(ground: PlanContext<'_>, seen: &[ObservedHost]) -> 
     deferred
 }
 
+/// Reports whether a host has to be chosen for some step of the project.
+fn has_choice(project: &Project) -> bool {
+    project.recipes.values().flat_map(|recipe| &recipe.steps).any(|step| is_of_one_host(step))
+}
+
+fn is_of_one_host(step: &RecipeStep) -> bool {
+    matches!(step.scope, StepScope::One | StepScope::Fleet)
+}
+
 /// Returns whether one host is chosen for a step. For a removal none is: it runs on every host.
 fn needs_choice(instance: &RecipeInstance, step: &RecipeStep) -> bool {
-    !instance.absent && matches!(step.scope, StepScope::One | StepScope::Fleet)
+    !instance.absent && is_of_one_host(step)
 }
 
 fn rate_fitness(case: &HostContext<'_>, index: StepIndex, turns: &[StepInstance<'_>]) -> HostFitness {

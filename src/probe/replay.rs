@@ -1,9 +1,9 @@
 //! Converts answers of a host to raw answers that a recording keeps, and back.
 
 use super::exchange::{ExchangeAnswer, ExchangeBytes, ExchangeEnd, ExchangeOutput, KEY_LEFT_OUT, ProbeExchange};
+use super::replay_sections::ReplaySections;
 use super::section::{ProbeSection, SectionEnd, SectionOutput};
-use super::{FactSnippet, Observation, Probe, ProbeReading, UnansweredReason, section_sorting};
-use std::collections::BTreeSet;
+use super::{FactSnippet, Observation, Probe, ProbeReading, UnansweredReason};
 
 impl ProbeExchange {
     fn new(section: &ProbeSection, answer: ExchangeAnswer) -> Self {
@@ -70,7 +70,7 @@ impl ProbeSection {
 }
 
 /// Parses raw answers in their order: later ones may add to earlier ones.
-pub fn replay_exchanges(exchanges: &[ProbeExchange], facts: &[FactSnippet]) -> Observation {
+pub fn replay_exchanges(exchanges: &[ProbeExchange], facts: &[FactSnippet], sections: &ReplaySections) -> Observation {
     let mut seen = Observation::default();
     for exchange in exchanges {
         let unknown = |why: &UnansweredReason, seen: &mut Observation| {
@@ -90,7 +90,7 @@ pub fn replay_exchanges(exchanges: &[ProbeExchange], facts: &[FactSnippet]) -> O
                     unknown(&UnansweredReason::new("was recorded in a format that this version cannot read"), &mut seen)
                 }
             },
-            ExchangeAnswer::Printed(printed) => match find_section(exchange, facts) {
+            ExchangeAnswer::Printed(printed) => match sections.find_section(exchange, facts) {
                 Some(section) => (section.read)(&section, &SectionOutput::from(printed), &mut seen),
                 None => {
                     unknown(&UnansweredReason::new("was recorded in a format that this version cannot read"), &mut seen)
@@ -99,16 +99,6 @@ pub fn replay_exchanges(exchanges: &[ProbeExchange], facts: &[FactSnippet]) -> O
         }
     }
     seen
-}
-
-/// Finds the section that parses an answer: the one that would send the same query today.
-fn find_section(exchange: &ProbeExchange, facts: &[FactSnippet]) -> Option<ProbeSection> {
-    let probes: BTreeSet<Probe> = exchange.probes.iter().cloned().collect();
-    let mut sections = section_sorting::build_ungrouped_sections(&probes, facts).0;
-    let at = sections.iter().position(|section| section.name == exchange.asked && section.probes == exchange.probes)?;
-    let mut section = sections.swap_remove(at);
-    section.timeout_s = exchange.limit_s;
-    Some(section)
 }
 
 #[cfg(test)]

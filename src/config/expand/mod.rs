@@ -20,7 +20,7 @@ use crate::probe::ObjectsQuery;
 use bindings::BindingsBuilder;
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock};
-use template_reads::{StepTemplateCache, StepTemplateInfo};
+use template_reads::{StepTemplateCache, StepTemplateInfo, TemplateReads};
 
 pub(in crate::config) use expanded_step::ClaimKey;
 pub use expanded_step::{
@@ -32,12 +32,16 @@ pub(super) use recipe_files::read_template_file;
 /// Expanded steps by the addresses of the instance and the step.
 type SharedExpansions = HashMap<(usize, usize), Arc<[ExpandedStep]>>;
 
+/// Results of verifications by the addresses of the instance and the verification.
+type SharedConditions = HashMap<(usize, usize), ConditionOutcome>;
+
 /// Expands the steps of one project. Compiles each template once and shares results that are equal on several hosts, so
 /// it is cheap to call for every step of every host.
 pub struct StepExpander<'p> {
     names: BindingsBuilder<'p>,
     infos: StepTemplateCache,
     shared: RwLock<SharedExpansions>,
+    verified: RwLock<SharedConditions>,
 }
 
 impl std::fmt::Debug for StepExpander<'_> {
@@ -49,7 +53,12 @@ impl std::fmt::Debug for StepExpander<'_> {
 impl<'p> StepExpander<'p> {
     /// Returns an expander without cached results.
     pub fn new(project: &'p Project) -> Self {
-        Self { names: BindingsBuilder::new(project), infos: StepTemplateCache::default(), shared: RwLock::default() }
+        Self {
+            names: BindingsBuilder::new(project),
+            infos: StepTemplateCache::default(),
+            shared: RwLock::default(),
+            verified: RwLock::default(),
+        }
     }
 
     /// Returns the instances of `step` on `host`: one, or one per item of its `each`.
@@ -131,11 +140,23 @@ impl<'p> StepExpander<'p> {
         if instance.absent {
             return ConditionOutcome::NotApplicable;
         }
-        conditions::evaluate_verify(
-            self.names.project,
-            verify,
-            &self.build_verify_bindings(host, instance, verify, known),
-        )
+        let evaluate = || {
+            let bindings = self.build_verify_bindings(host, instance, verify, known);
+            conditions::evaluate_verify(self.names.project, verify, &bindings)
+        };
+        if self.get_verify_reads(verify).is_host_bound() {
+            return evaluate();
+        }
+        // Equal on every host that shares the instance, as an expanded step.
+        let key = (Arc::as_ptr(instance) as usize, std::ptr::from_ref(verify) as usize);
+        if let Some(outcome) = self.verified.read().ok().and_then(|verified| verified.get(&key).cloned()) {
+            return outcome;
+        }
+        let outcome = evaluate();
+        if let Ok(mut verified) = self.verified.write() {
+            verified.insert(key, outcome.clone());
+        }
+        outcome
     }
 
     /// Returns the query for the objects that a `verify` entry reads, if it reads any.
@@ -177,11 +198,14 @@ impl<'p> StepExpander<'p> {
         verify: &RecipeVerification,
         known: &ExpansionInputs<'_>,
     ) -> TemplateBindings {
-        let reads = self.infos.get_or_build_reads(verify, || {
+        self.names.build_bindings(host, instance, &self.get_verify_reads(verify), known)
+    }
+
+    fn get_verify_reads(&self, verify: &RecipeVerification) -> Arc<TemplateReads> {
+        self.infos.get_or_build_reads(verify, || {
             let texts = template_list::list_verify_templates(verify);
             template_reads::collect_reads(self.names.project, texts.iter().map(|(text, form, _)| (*text, *form)))
-        });
-        self.names.build_bindings(host, instance, &reads, known)
+        })
     }
 
     /// Evaluates the `effective` part of a step in the same way.

@@ -7,6 +7,7 @@ use crate::probe::{CheckProbe, ProbeReading, compile_probes, parse_output};
 use crate::script::ScriptToken;
 use base64::Engine as _;
 use secrecy::ExposeSecret;
+use std::collections::BTreeSet;
 
 fn probes() -> BTreeSet<Probe> {
     let path = |path: &str, want: Option<&str>| Probe::Path { path: path.into(), want: want.map(str::to_owned) };
@@ -71,7 +72,7 @@ fn recorded_exchanges_replay_to_the_same_answers() {
     let text = serde_json::to_string(&exchanges).unwrap();
     let exchanges: Vec<ProbeExchange> = serde_json::from_str(&text).unwrap();
     let again = crate::probe::recall_answers(
-        &replay_exchanges(&exchanges, &crate::facts::fact_snippets()),
+        &replay_exchanges(&exchanges, &crate::facts::fact_snippets(), &ReplaySections::default()),
         &seen.iter().map(|(probe, _)| probe.clone()).collect(),
         &crate::facts::fact_snippets(),
     );
@@ -108,7 +109,10 @@ fn host_key_is_redacted_with_a_marker() {
     let mut exchange = records(&key);
     exchange.remove_secrets(&str::to_owned);
     assert!(!serde_json::to_string(&exchange).unwrap().contains("0123456789abcdef"));
-    let state = |exchange: ProbeExchange| match replay_exchanges(&[exchange], &[]).get(&Probe::Records).cloned() {
+    let state = |exchange: ProbeExchange| match replay_exchanges(&[exchange], &[], &ReplaySections::default())
+        .get(&Probe::Records)
+        .cloned()
+    {
         Ok(ProbeReading::Records(state)) => state,
         other => panic!("{other:?}"),
     };
@@ -125,7 +129,7 @@ fn records_replay_without_the_host_key() {
     let seen = observe();
     let mut exchanges = seen.exchanges().to_vec();
     exchanges.iter_mut().for_each(|exchange| exchange.remove_secrets(&str::to_owned));
-    let again = replay_exchanges(&exchanges, &crate::facts::fact_snippets());
+    let again = replay_exchanges(&exchanges, &crate::facts::fact_snippets(), &ReplaySections::default());
     let records = |seen: &Observation| match seen.get(&Probe::Records).cloned() {
         Ok(ProbeReading::Records(state)) => (state.records, state.running),
         other => panic!("{other:?}"),
@@ -158,6 +162,6 @@ fn secrets_are_removed_from_text_and_encoded_bodies() {
 #[test]
 fn exchange_in_unsupported_format_is_unknown() {
     let exchange = ProbeExchange { asked: "`dpkg-query --other`".into(), ..records("") };
-    let why = replay_exchanges(&[exchange], &[]).get(&Probe::Records).unwrap_err().why;
+    let why = replay_exchanges(&[exchange], &[], &ReplaySections::default()).get(&Probe::Records).unwrap_err().why;
     assert_eq!(why, "was recorded in a format that this version cannot read");
 }

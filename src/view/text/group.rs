@@ -15,9 +15,19 @@ pub struct StepGroup<'a> {
 /// Returns the groups of the steps selected by `keep`, in plan order.
 pub fn group_steps<'a>(plan: &'a Plan, keep: impl Fn(&StepPlan) -> bool) -> Vec<StepGroup<'a>> {
     let all = plan.hosts.iter().flat_map(|host| host.steps.iter().map(move |step| (&host.host, step)));
-    let kept = all.filter(|(_, step)| keep(step));
-    let mut groups: Vec<StepGroup<'a>> =
-        group_equal(kept, shown_fields).into_values().map(|(step, hosts)| StepGroup { step, hosts }).collect();
+    let mut groups: IndexMap<_, StepGroup<'a>> = IndexMap::new();
+    // Many hosts share a step: its fields are compared once, and its address afterwards.
+    let mut known: HashMap<*const StepPlan, usize> = HashMap::new();
+    for (host, step) in all.filter(|(_, step)| keep(step)) {
+        let at = *known.entry(std::ptr::from_ref(step)).or_insert_with(|| {
+            let entry = groups.entry(shown_fields(step));
+            let at = entry.index();
+            entry.or_insert_with(|| StepGroup { step, hosts: Vec::new() });
+            at
+        });
+        groups[at].hosts.push(host);
+    }
+    let mut groups: Vec<StepGroup<'a>> = groups.into_values().collect();
     let order = merge_step_order(&plan.hosts);
     groups.sort_by_key(|group| order.get(&group.step.id));
     groups
