@@ -11,8 +11,8 @@ use crate::resource::ProvidedItem;
 /// Returns the steps that create the cluster and have not done so yet, as observed. A step that matches has created it.
 pub fn list_pending_makers(ground: PlanContext<'_>, seen: &[ObservedHost]) -> Vec<ClusterMaker> {
     let mut makers = Vec::new();
-    let steps = ground.project.recipes.values().flat_map(|recipe| &recipe.steps);
-    if !steps.into_iter().any(|step| step.provides.contains(&ProvidedItem::Cluster)) {
+    let mut steps = ground.project.recipes.values().flat_map(|recipe| &recipe.steps);
+    if !steps.any(|step| step.provides.contains(&ProvidedItem::Cluster)) {
         return makers;
     }
     for seen in seen.iter().filter(|seen| seen.is_observed() && !seen.host.is_cluster()) {

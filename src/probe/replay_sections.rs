@@ -9,7 +9,7 @@ use std::hash::BuildHasher;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Maximum number of sections that are kept. Queries with values of one host would fill the memory.
-const KEPT_SECTIONS: usize = 4096;
+const KEPT_SECTIONS: usize = 512;
 
 /// Finds the sections that parse recorded answers. Hosts with the same recipes have mostly equal queries, and building a
 /// section takes longer than parsing its answer.

@@ -23,7 +23,7 @@ const RECIPES: usize = 8;
 const MOST_US: u64 = 800;
 
 /// Maximum memory for ten thousand hosts, including their observations. MiB.
-const MOST_MIB: u64 = 1024;
+const MOST_MIB: u64 = 400;
 
 /// A project with the observations of its hosts.
 struct Made {
