@@ -1,8 +1,11 @@
 //! `unit`: a systemd unit file or drop-in, loaded by the manager.
 
+mod drop_in;
 mod load_path;
 mod unit_text;
 
+use self::drop_in::{DROP_IN, VERIFY_DROP_IN, lacks_unit, parse_drop_in};
+pub(in crate::resource) use self::drop_in::{make_drop_in_folder, remove_empty_drop_in_folder};
 pub(in crate::resource) use self::load_path::{is_drop_in_path, is_read_by_manager, is_unit_path};
 use self::load_path::{is_earlier, is_later, is_local_drop_in, last_names};
 pub(in crate::resource) use self::unit_text::UNITS_FOLDER;
@@ -13,7 +16,7 @@ use crate::probe::{Observation, PathState, Probe, UnansweredReason, UnitState};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{
-    bad_value, join_quoted, path_state, reject_secrets, required_text, unit_name, unit_state,
+    join_quoted, path_state, reject_secrets, required_text, unit_name, unit_state, will_be_provided,
 };
 use crate::resource::traits::KindTraits;
 use crate::resource::{
@@ -41,18 +44,22 @@ and tools may declare them; the reason names them: `drop-in /etc/systemd/system/
 Remove one with an `absent` or `unit` step, and list that step in the `restart_on` of the service: the running process
 keeps the settings with which it started.
 
-**Blocked**: the file matches, but systemd rejects the unit, for example because of another drop-in; or systemd reads a
-file of the same name in place of the declared one: from `system.control` in `/etc/systemd` or `/run/systemd`, or of a
-transient unit.
+**Blocked**: systemd rejects the unit, for example because of another drop-in; or systemd reads a file of the same name
+in place of the declared one: from `system.control` in `/etc/systemd` or `/run/systemd`, or of a transient unit.
+
+**A drop-in of a unit that does not exist** is blocked too, unless an earlier step or a package may provide the unit:
+systemd does not read it. With `unit_required: false` the file is written, and the reason of the unchanged step says that
+the unit does not exist yet. Templates, names for several units (`app-.service`), and units that systemd makes itself
+(mounts, swaps, slices, scopes, devices) are not checked.
 
 **A change** checks the unit with `systemd-analyze verify` if it is installed, replaces the file atomically as `file`
 does, and reloads the manager. The check fails for an error, and for a line that systemd ignores (an unknown key, a value
 that it cannot read); other warnings do not count. The programs that the unit starts must exist. Units that it names need
-not: a socket and its service name each other. A drop-in is checked together with its unit. It restarts nothing: list this step in the `restart_on` of a `service`. If systemd has read the
-unit without this file, the change also sets the ctime of the file, and a service that started without it restarts; forge
-cannot tell this if something else reloaded the manager before. A mask (a link to `/dev/null`) at the path is replaced,
-and the plan says so. The links of targets and aliases that the new `[Install]` section does not name any longer are
-removed.
+not: a socket and its service name each other. A drop-in is checked together with its unit. It restarts nothing: list
+this step in the `restart_on` of a `service`. If systemd has read the unit without this file, the change also sets the
+ctime of the file, and a service that started without it restarts; forge cannot tell this if something else reloaded the
+manager before. A mask (a link to `/dev/null`) at the path is replaced, and the plan says so. The links of targets and
+aliases that the new `[Install]` section does not name any longer are removed.
 
 **Secrets** are rejected, because every account can read units with `systemctl cat` and `systemctl show`. Write them
 with a `file` step of mode 0600, and name that file in `EnvironmentFile=` or `LoadCredential=`.
@@ -76,10 +83,8 @@ with a `file` step of mode 0600, and name that file in `EnvironmentFile=` or `Lo
     traits: KindTraits { explains_secrets: true, ..KindTraits::WRITES_FILES },
 };
 
-const DROP_IN: &[FieldSpec] = &[
-    FieldSpec::required("name", FieldType::Name, "Name of the drop-in; `.conf` is added."),
-    FieldSpec::required("content", FieldType::Text, "The part of the unit, with its section headers."),
-];
+const MISSING_UNIT_HINT: &str = "check its name, or add a `package` or `unit` step for it before this one, or list it in \
+    `provides`; `unit_required: false` permits a drop-in of a unit that is installed later";
 
 /// Every user can read units with `systemctl cat` and `systemctl show`, whatever the mode of the file.
 pub(in crate::resource) const SECRET_HINT: &str =
@@ -90,6 +95,8 @@ pub(in crate::resource) struct UnitResource {
     name: String,
     target: FileTarget,
     drop_in: bool,
+    /// Whether the unit of a drop-in must exist.
+    unit_required: bool,
     /// Whether a drop-in blocks the unit, because the step declares its effect.
     sole: bool,
     backup: bool,
@@ -113,25 +120,16 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let target =
         FileTarget { path, body: FileBody::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
     let drop_in = fields.contains("drop_in");
+    let unit_required = fields.get_table("drop_in").and_then(|table| table.get("unit_required")?.as_bool());
     Ok(Box::new(UnitResource {
         name,
         target,
         drop_in,
+        unit_required: unit_required.unwrap_or(true),
         sole: false,
         backup: fields.get_bool("backup").unwrap_or(true),
         absent,
     }))
-}
-
-fn parse_drop_in<'a>(unit: &str, table: &'a serde_json::Map<String, Value>) -> Result<(String, &'a str), Diag> {
-    let text = |key: &str| table.get(key).and_then(Value::as_str);
-    let name = text("name").ok_or_else(|| Diag::error(DiagCode::MissingKey, "`drop_in` needs `name`"))?;
-    let name = name.strip_suffix(".conf").unwrap_or(name);
-    if name.is_empty() || name.starts_with('.') {
-        return Err(bad_value(format!("`{name}` is not a valid drop-in name: systemd ignores hidden files"))
-            .with_field("drop_in"));
-    }
-    Ok((format!("{UNITS_FOLDER}/{unit}.d/{name}.conf"), text("content").unwrap_or_default()))
 }
 
 impl UnitResource {
@@ -140,7 +138,7 @@ impl UnitResource {
         let path = format!("{UNITS_FOLDER}/{name}");
         let target =
             FileTarget { path, body: FileBody::new(content), owner: "root".into(), group: "root".into(), mode: 0o644 };
-        Self { name: name.to_owned(), target, drop_in: false, sole: false, backup: true, absent }
+        Self { name: name.to_owned(), target, drop_in: false, unit_required: true, sole: false, backup: true, absent }
     }
 
     /// Blocks the unit while a drop-in of the administrator changes it.
@@ -196,6 +194,9 @@ impl UnitResource {
             return Ok(file);
         }
         let unit = unit_state(seen, &self.probe())?;
+        if self.drop_in && !self.absent && lacks_unit(&self.name, unit) {
+            return Ok(self.assess_without_unit(file, cx));
+        }
         if !self.absent && !self.drop_in && is_earlier(&unit.fragment) {
             let basis = json!({ "fragment": unit.fragment });
             let reason = format!("systemd reads `{}` in place of the declared file", unit.fragment);
@@ -239,6 +240,27 @@ impl UnitResource {
                 Assessment::differs(reason, UnitDiff::Reload { outside }, file.disruption, basis)
             }
         })
+    }
+
+    /// Evaluates a drop-in whose unit does not exist: systemd does not read it.
+    fn assess_without_unit(&self, file: Assessment<UnitDiff>, cx: &AssessmentContext<'_>) -> Assessment<UnitDiff> {
+        let basis = json!({ "file": file.basis, "load": "not-found" });
+        let is_coming = will_be_provided(cx.predicted, &ProvidedItem::Unit(self.name.clone()));
+        if !is_coming && self.unit_required {
+            let reason = format!("unit `{}` does not exist and no earlier step provides it", self.name);
+            return Assessment::blocked(BlockClass::Host, reason, basis).hint(MISSING_UNIT_HINT);
+        }
+        if file.verdict == StepVerdict::Change {
+            return file;
+        }
+        let reason = format!("{}; unit `{}` does not exist yet", file.reason.raw(), self.name);
+        match is_coming {
+            true => {
+                let reason = format!("{reason}; an earlier step provides it");
+                Assessment::differs(reason, UnitDiff::Reload { outside: true }, file.disruption, basis).mark_predicted()
+            }
+            false => Assessment::ok(reason, basis),
+        }
     }
 
     /// Reports whether the file is among those that systemd has read the unit from. Until a reload it does not look into
@@ -305,22 +327,6 @@ impl UnitResource {
     }
 }
 
-/// Creates the folder of a drop-in if it does not exist: a removal of the last drop-in takes the folder with it. Code that
-/// follows runs only if this succeeds.
-pub(in crate::resource) fn make_drop_in_folder(path: &str) -> ShellFragment {
-    shell::close_action(shell::open_private_action().word(path).code(FOLDER)).code("[ $? -eq 0 ] &&\n")
-}
-
-/// Removes the folder of a drop-in if nothing is left in it.
-pub(in crate::resource) fn remove_empty_drop_in_folder(path: &str) -> ShellFragment {
-    shell::close_action(shell::open_private_action().word(path).code(REMOVE_EMPTY_FOLDER))
-}
-
-const FOLDER: &str = r#"
-dir=${1%/*}
-[ -d "$dir" ] || mkdir -m 0755 -- "$dir" || fail "cannot make $dir"
-"#;
-
 /// systemd derives a unit's type from its file name, which the candidate has. It loads a unit without the lines that it
 /// cannot read, and only warns about them: then the unit would not be what the step declares. A unit that it names may come
 /// with a later step: a socket and its service name each other.
@@ -342,33 +348,6 @@ SAID
 [ -z "$missing" ] || [ -n "$wrong" ] || exit 0
 exit "$status""#;
 
-/// Loads the unit `$1` with the candidate as its drop-in `$2`, in a folder that precedes those of systemd. A unit that
-/// systemd rejects without it too says nothing about the candidate, and as with a whole unit, one that it names may come
-/// later. A template has no instance to load.
-const VERIFY_DROP_IN: &str = r#"command -v systemd-analyze >/dev/null 2>&1 || exit 0
-case $1 in *@.*) exit 0 ;; esac
-from=$(systemctl show --property=FragmentPath --value -- "$1" 2>/dev/null)
-[ -f "$from" ] || exit 0
-trial=$(mktemp -d) || exit 1
-said=$(mkdir -- "$trial/$1.d" && cp -- "$FORGE_FILE" "$trial/$1.d/$2" &&
-  SYSTEMD_UNIT_PATH=$trial: systemd-analyze verify --man=no "$from" 2>&1)
-status=$? ignored= missing= wrong=
-while IFS= read -r line; do
-  case $line in
-    "$trial/$1.d/$2":*", ignoring"* | "$trial/$1.d/$2":*". Ignoring"*) ignored=1 ;;
-    "$1: "*": Unit "*" not found." | "$1: "*" not loaded, socket cannot be started.") missing=1 ;;
-    "$1: "* | "$trial/$1.d/$2":*) wrong=1 ;;
-  esac
-done <<SAID
-$said
-SAID
-rm -rf -- "$trial"
-[ -z "$said" ] || printf '%s\n' "$said" >&2
-[ -z "$ignored" ] || exit 1
-[ -z "$missing" ] || [ -n "$wrong" ] || exit 0
-[ "$status" -ne 0 ] && systemd-analyze verify --man=no "$from" >/dev/null 2>&1 || exit 0
-exit "$status""#;
-
 /// The end of a loop over links. A file of that name is not what `systemctl enable` made.
 const REMOVE_LINKS: &str = r#"; do if [ -L "$link" ]; then rm -f -- "$link" && linked=yes; fi; done
 "#;
@@ -378,10 +357,6 @@ const ENABLE_AGAIN: &str = r#"[ $? -eq 0 ] && if [ -n "$linked" ]; then systemct
 
 /// Reloads the manager if one is running and the code before succeeded.
 pub(in crate::resource) const RELOAD_MANAGER: &str = r#"[ $? -eq 0 ] && if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
-"#;
-
-const REMOVE_EMPTY_FOLDER: &str = r#"
-rmdir --ignore-fail-on-non-empty -- "${1%/*}"
 "#;
 
 const EXPLAIN: &[(&str, &str)] = &[
