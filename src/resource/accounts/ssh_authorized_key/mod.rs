@@ -3,6 +3,7 @@
 mod assessment;
 mod difference;
 mod key;
+mod options;
 
 use crate::diag::{Diag, DiagCode};
 use crate::model::{GuardEffect, UndoEffect, Value};
@@ -49,7 +50,8 @@ blocked is a directory or file of another account below a directory that users o
 home directory: these users may have put it there. forge does not change its owner and does not show its content. For
 the same reason the keys of root are not read in a `.ssh` that other users can write to.
 
-**Rejected when the inventory is loaded**: text that is not a complete public key, a private key, and an empty list with
+**Rejected when the inventory is loaded**: text that is not a complete public key, a private key, an option that sshd(8)
+does not list or whose value lacks its double quotes (sshd ignores the whole line of such a key), and an empty list with
 `exclusive: true`, which would lock out all users.
 
 **Guarded** is a change that removes or replaces a key: unless a new login succeeds, the host restores the file.
@@ -104,11 +106,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     if crate::model::SecretStore::has_placeholder(&options) {
         return Err(bad_value("`options` contains a secret, and the file is shown as a diff").with_field("options"));
     }
-    if !options.is_empty() && !is_well_formed(&options) {
-        return Err(bad_value("`options` has an unquoted blank or an unterminated quote")
-            .with_field("options")
-            .hint("separate options with commas: `no-pty,from=\"10.0.0.0/8\"`"));
-    }
+    options::check_options(&options).map_err(|diag| diag.with_field("options"))?;
     Ok(Box::new(SshAuthorizedKeyResource { user, keys, options, exclusive, absent }))
 }
 
@@ -130,12 +128,6 @@ fn parse_keys(fields: &FieldValues) -> Result<Vec<PublicKey>, Diag> {
         }
     }
     Ok(once)
-}
-
-/// Reports whether sshd reads these options as one word.
-fn is_well_formed(options: &str) -> bool {
-    let probe = format!("{options} ssh-rsa AAAA");
-    key::parse_entry(&probe).is_some_and(|entry| entry.options == options) && !options.starts_with('#')
 }
 
 impl SshAuthorizedKeyResource {
