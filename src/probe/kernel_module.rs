@@ -7,9 +7,9 @@ use crate::model::UntrustedText;
 use std::collections::BTreeMap;
 
 /// Prints the snippets of both folders, then fields: `cmdline` and the kernel's command line; `loadable` and whether
-/// this kernel supports modules; `files` and the lines of the indexes that list one; `masked` if systemd does not read
-/// `modules-load.d` at boot; for each module `module`, its
-/// name, its state, its reference count, then `holder` and `param` fields.
+/// this kernel supports modules; `files` and the lines of the indexes that list one; `indexed` if the running kernel has
+/// such an index; `masked` if systemd does not read `modules-load.d` at boot; for each module `module`, its name, its
+/// state, its reference count, then `holder` and `param` fields.
 ///
 /// Containers may have no `/sys/module`. A kernel that has loaded a module supports modules, even if its list is
 /// hidden. A loaded module has `initstate`; a folder without it belongs to a built-in one. An unreadable parameter has
@@ -23,8 +23,9 @@ printf 'loadable\0%s\0' "$l"
 k=$(uname -r) e=
 for m; do e="$e|$(printf %s "$m" | sed 's/_/[_-]/g')"; done
 set -- "$@"
-l=$(cd "/lib/modules/$k" 2>/dev/null && grep -HoE "^[^:]*/(${e#?})\.ko" modules.dep modules.builtin 2>/dev/null)
+l=$(cd "/lib/modules/$k" 2>/dev/null && grep -HoE "^([^:]*/(${e#?})\.ko|alias (${e#?}) )" modules.dep modules.builtin modules.alias 2>/dev/null)
 printf 'files\0%s\0' "$l"
+[ ! -f "/lib/modules/$k/modules.dep" ] || printf 'indexed\0'
 [ ! /etc/systemd/system/systemd-modules-load.service -ef /dev/null ] || printf 'masked\0'
 for m; do
 d=/sys/module/$m s=none r=
@@ -81,6 +82,7 @@ struct HostModules<'a> {
     cmdline: UntrustedText,
     loadable: bool,
     files: &'a str,
+    is_indexed: bool,
     is_load_masked: bool,
 }
 
@@ -95,12 +97,14 @@ fn parse_modules(stdout: &[u8]) -> Option<BTreeMap<&str, ModuleState>> {
         cmdline: UntrustedText::from_bytes(cmdline),
         loadable: loadable == b"yes",
         files: parse_utf8(files)?,
+        is_indexed: false,
         is_load_masked: false,
     };
     let mut modules: BTreeMap<&str, ModuleState> = BTreeMap::new();
     let mut current = None;
     while let Some(tag) = fields.next() {
         match tag {
+            b"indexed" => common.is_indexed = true,
             b"masked" => common.is_load_masked = true,
             b"module" => {
                 let [name, state, count] = fields.next_row()?;
@@ -121,6 +125,12 @@ fn parse_modules(stdout: &[u8]) -> Option<BTreeMap<&str, ModuleState>> {
 }
 
 impl HostModules<'_> {
+    /// Reports whether the index has the name as an alias of modules.
+    fn is_alias(&self, name: &str) -> bool {
+        let mut aliases = self.files.lines().filter_map(|line| line.strip_prefix("modules.alias:alias "));
+        aliases.any(|alias| alias.trim_end().replace('-', "_") == name)
+    }
+
     fn build_module_state(&self, name: &str, state: &str, count: &str) -> ModuleState {
         let lists = |index: &str| {
             let mut paths = self.files.lines().filter_map(|line| line.strip_prefix(index)?.strip_prefix(':'));
@@ -134,9 +144,12 @@ impl HostModules<'_> {
             "live" => ModulePresence::Loaded,
             _ => ModulePresence::Changing,
         };
+        let is_absent = matches!(presence, ModulePresence::NotLoaded | ModulePresence::Hidden);
+        let available = lists("modules.dep");
         ModuleState {
             presence,
-            available: lists("modules.dep"),
+            available,
+            is_missing: self.is_indexed && is_absent && !available && !self.is_alias(name),
             loadable: self.loadable,
             // A kernel that cannot unload modules has no reference counts.
             refcount: count.parse().ok(),
@@ -200,7 +213,23 @@ mod tests {
         assert_eq!(ask("ext4", &raw).unwrap().presence, ModulePresence::Builtin);
         let dummy = ask("dummy", &raw).unwrap();
         assert_eq!((dummy.presence, dummy.available), (ModulePresence::NotLoaded, true));
-        assert!(!ask("nouveau", &raw).unwrap().available);
+        let nouveau = ask("nouveau", &raw).unwrap();
+        assert_eq!((nouveau.available, nouveau.is_missing), (false, false), "no index was seen");
+    }
+
+    #[test]
+    fn module_that_no_index_lists_is_missing() {
+        let head = "lines\0end\0lines\0end\0cmdline\0ro\0loadable\0yes\0files\0modules.dep:kernel/net/dummy.ko\n\
+            modules.builtin:kernel/fs/ext4/ext4.ko\nmodules.alias:alias ip-conntrack \0";
+        let is_missing = |indexed: &str, name: &str, state: &str| {
+            ask(name, &printed(&format!("{head}{indexed}module\0{name}\0{state}\0\0"))).unwrap().is_missing
+        };
+        assert!(is_missing("indexed\0", "ib_umadd", "none"));
+        assert!(is_missing("indexed\0", "ib_umadd", "hidden"));
+        for (name, state) in [("dummy", "none"), ("ext4", "none"), ("ip_conntrack", "none"), ("own_build", "live")] {
+            assert!(!is_missing("indexed\0", name, state), "{name}");
+        }
+        assert!(!is_missing("", "ib_umadd", "none"), "a container without the modules of its kernel");
     }
 
     #[test]

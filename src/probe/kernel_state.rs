@@ -62,6 +62,9 @@ pub struct ModuleState {
     pub presence: ModulePresence,
     /// Whether the running kernel's index lists a file of it.
     pub available: bool,
+    /// Whether the running kernel has an index of its modules, and it lists neither the module nor an alias of this name.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_missing: bool,
     /// Whether the running kernel supports loadable modules.
     pub loadable: bool,
     /// Its use count; `None` if it is not loaded or the kernel cannot unload modules.

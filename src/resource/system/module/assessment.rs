@@ -4,7 +4,7 @@ use super::config::{ModuleOption, find_loader_lines, is_in_force, list_options};
 use super::declaration::KernelModuleResource;
 use super::load_rules::{LoadRule, LoadRuleKind, list_load_rules};
 use super::module_diff::{LoadedDiff, ModuleDiff, OverrideDiff};
-use crate::model::{BlockClass, DisruptionClass, StepVerdict};
+use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
 use crate::probe::{ModulePresence, ModuleState, Observation, UnansweredReason};
 use crate::resource::shared::composite::PartAssessments;
 use crate::resource::shared::file_target::{FileDiff, FileTarget};
@@ -109,11 +109,39 @@ fn assess_other_sources(
         let reason = format!("`{}` loads `{}` at boot", line.format_location(), want.name);
         return blocked((&line.file, &line.format_location()), reason, "remove that line with an earlier step");
     }
+    if lacks_module_at_boot(want, state, &rules) {
+        return assess_missing_at_boot(want, basis, cx);
+    }
     if let Some((rule, effect)) = find_contrary_rule(want, state, &rules) {
         let reason = format!("{} {effect}", format_place(&rule.file, &rule.place));
         return blocked((&rule.file, &rule.place), reason, "remove that with an earlier step");
     }
     Assessment::ok(describe_other_sources(want, &others, &rules), basis)
+}
+
+/// Reports whether no boot with this kernel loads the declared module, because there is none of its name. A rule may lead
+/// to another module. With `loaded: true` its loading is compared too, and says so.
+fn lacks_module_at_boot(want: &KernelModuleResource, state: &ModuleState, rules: &[LoadRule]) -> bool {
+    let leads_elsewhere =
+        |rule: &LoadRule| matches!(rule.kind, LoadRuleKind::OtherModule(_) | LoadRuleKind::InstallCommand(_));
+    let is_compared = want.at_boot == Some(true) && want.loaded != Some(true);
+    is_compared && state.is_missing && !rules.iter().any(leads_elsewhere)
+}
+
+/// Evaluates a module that the running kernel lacks. An earlier step, or the kernel that starts next, may have it.
+fn assess_missing_at_boot(
+    want: &KernelModuleResource,
+    basis: Value,
+    cx: &AssessmentContext<'_>,
+) -> Assessment<OverrideDiff> {
+    let reason = format!("the running kernel has no module `{}`", want.name);
+    if let Some(step) = cx.predicted.and_then(|earlier| earlier.after.as_deref()) {
+        let diff = OverrideDiff { place: reason.clone() };
+        let reason = format!("{reason} yet; `{step}` runs first");
+        return Assessment::differs(reason, diff, DisruptionClass::D0, basis).mark_predicted();
+    }
+    Assessment::pending(reason, basis)
+        .hint("check its name, or add a `package` step that installs it for this kernel before this one")
 }
 
 /// Returns the earlier step after which a file of module settings may be another one: a step changes it, or one of its

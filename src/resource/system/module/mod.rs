@@ -51,7 +51,11 @@ command line, prevents the module from being loaded as declared; or if the `inst
 kmod takes the first, runs another command for a module that is declared `blacklisted`; or if a module is declared
 `at_boot: true` and `systemd-modules-load.service`, which loads it, is masked.
 
-**Pending**: a module that is loaded with options other than the configured ones, or that is loaded and blacklisted.
+**Pending**: a module that is declared `at_boot: true` and that neither the index of the running kernel
+(`modules.dep`, `modules.alias`) lists nor the kernel has built in, so that no boot with this kernel loads it; without
+such an index, as in a container, this is not compared. With `loaded: true` such a module is **blocked**.
+
+**Pending** is also a module that is loaded with options other than the configured ones, or that is loaded and blacklisted.
 Either needs a reload or a reboot, which this step does not do. The step derives this from the observed state, not from
 the changes of a run. A blacklisted module that is loaded is gone after the single reboot of the host's window if
 `rollout.reboot` is `allow` (see [rollout](../../rollout.md)). An option that the kernel does not show makes the step

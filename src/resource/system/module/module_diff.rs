@@ -29,10 +29,11 @@ impl ResourceDiff for ModuleDiff {
     }
 }
 
-/// Another source overrides the step's own files, and an earlier step may change it. This step has no commands for it.
+/// Another source overrides the step's own files, or the running kernel has no such module, and an earlier step may change
+/// that. This step has no commands for it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct OverrideDiff {
-    /// `file:line`, or the kernel command line.
+    /// `file:line`, the kernel command line, or what the kernel lacks.
     pub place: String,
 }
 
