@@ -21,7 +21,9 @@ use std::collections::BTreeMap;
 /// section without a link to the enabled unit, as `UNIT:TARGET`: they do not start it at boot. `Linked` lists those with a
 /// link to a unit that systemd calls `disabled`, or whose file is gone, and `Masked` units that are links to `/dev/null`.
 /// `Also` lists the units that are enabled and disabled together with a unit, as `UNIT:OTHER`. A unit is left out if a
-/// drop-in has an `[Install]` section too, or a file cannot be read; so is a target with a specifier.
+/// drop-in has an `[Install]` section too, or a file cannot be read; so is a target with a specifier. `Doubted` lists the
+/// targets with a link to an enabled unit that no other one starts, as `UNIT:TARGET`, if no folder of units has a file of
+/// them. Only then is systemd queried for them: a generator may have made them.
 ///
 /// Units that systemd stops together with a queried one, those that it stops before it starts one, and those of `Also`
 /// are queried after that, with the ones that stop together with them. Few units have any: targets, slices, scopes and
@@ -30,8 +32,15 @@ use std::collections::BTreeMap;
 /// A replaced executable is among the mapped files of its process. Only executable mappings count: a new locale archive
 /// or message catalogue is not a reason to restart.
 const SNIPPET: &str = r#"need systemctl; need grep
+forge_has_file() {
+case $1 in *@*) return 0 ;; *.service|*.socket|*.target|*.timer|*.path) ;; *) return 0 ;; esac
+for z in /etc /run /usr/local/lib /usr/lib /lib; do
+[ ! -e "$z/systemd/system/$1" ] || return 0
+done
+return 1
+}
 forge_links() {
-v= w= m= x= n='
+v= w= m= x= y= n='
 '
 while [ -n "$1" ]; do
 b=$n${1%%"$n$n"*}$n
@@ -58,7 +67,7 @@ for a in $d; do
 while IFS= read -r l || [ -n "$l" ]; do case $l in '[Install]'*) continue 3 ;; esac; done <"$a"
 done
 [ -r "$f" ] || continue
-s=
+s= u= g=
 while IFS= read -r l || [ -n "$l" ]; do
 case $s$l in
 '[Install]WantedBy='*) k=wants ;;
@@ -72,15 +81,31 @@ case $t in *%*) continue ;; esac
 for a in /etc /run /usr/local/lib /usr/lib /lib; do
 a=$a/systemd/system/$t.$k/$i
 if [ -L "$a" ] || [ -e "$a" ]; then
-[ -n "$e" ] || w="$w $i:$t"
+if [ -z "$e" ]; then w="$w $i:$t"; elif forge_has_file "$t"; then g=yes; else u="$u $i:$t"; fi
 continue 2
 fi
 done
 [ -z "$e" ] || v="$v $i:$t"
 done
 done <"$f"
+[ -n "$u" ] || continue
+set +f
+for a in /etc /run /usr/local/lib /usr/lib /lib; do
+for a in "$a"/systemd/system/*.wants/"$i" "$a"/systemd/system/*.requires/"$i" "$a"/systemd/system/*.upholds/"$i"; do
+[ -L "$a" ] || continue
+t=${a%/*}; t=${t##*/}
+if forge_has_file "${t%.*}"; then g=yes; fi
 done
-printf 'Unlinked=%s\nLinked=%s\nMasked=%s\nAlso=%s\n' "$v" "$w" "$m" "$x"
+done
+set -f
+[ -n "$g" ] || y="$y$u"
+done
+printf 'Unlinked=%s\nLinked=%s\nMasked=%s\nAlso=%s\nDoubted=%s\n' "$v" "$w" "$m" "$x" "$y"
+}
+forge_doubted() {
+set --
+for t in $y; do set -- "$@" "${t#*:}"; done
+[ "$#" -eq 0 ] || printf '\n%s\n' "$(systemctl show --no-pager -p Id,Names,LoadState -- "$@" 2>/dev/null)"
 }
 forge_related() {
 q=$1 k= r= f=$IFS
@@ -128,6 +153,7 @@ esac
 set -f
 printf '%s\n\nUptime=%s\nContainer=%s\n' "$o" "$up" "$c"
 forge_links "$o"
+forge_doubted
 forge_related "$o"
 printf '\nforge-maps\n'
 set --; IFS='
@@ -202,6 +228,7 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
         linked: about_all("Linked").copied().unwrap_or_default(),
         masked: about_all("Masked").copied().unwrap_or_default(),
         also: about_all("Also").copied().unwrap_or_default(),
+        doubted: about_all("Doubted").copied().unwrap_or_default(),
     };
     let related = RelatedUnits { units: &units };
     for probe in &section.probes {
@@ -213,7 +240,10 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
                 let (environment_files, programs) = (files.environment.clone(), files.programs.clone());
                 let state = UnitState { environment_files, programs, ..state };
                 let state = links.correct_state(unit, state);
-                let also = links.list_entries(links.also, unit.get("Id").copied().unwrap_or_default());
+                let id = unit.get("Id").copied().unwrap_or_default();
+                let also = links.list_entries(links.also, id);
+                let missing_targets = related.list_missing(&links.list_entries(links.doubted, id));
+                let state = UnitState { missing_targets, ..state };
                 Some(related.complete_state(unit, &also, state))
             })
             .map(|unit| ProbeReading::Unit(Box::new(unit)))
@@ -267,6 +297,7 @@ struct UnitLinks<'a> {
     linked: &'a str,
     masked: &'a str,
     also: &'a str,
+    doubted: &'a str,
 }
 
 impl<'a> UnitLinks<'a> {
@@ -312,6 +343,14 @@ impl<'a> RelatedUnits<'a> {
             conflicting: self.list_stopped(own, conflicting),
             ..state
         }
+    }
+
+    /// Returns these targets if none of them exists.
+    fn list_missing(&self, targets: &[&str]) -> Vec<String> {
+        let is_missing =
+            |name: &&str| self.find_unit(name).is_some_and(|unit| unit.get("LoadState") == Some(&"not-found"));
+        let missing = if targets.iter().all(is_missing) { targets } else { &[] };
+        missing.iter().map(|name| (*name).to_owned()).collect()
     }
 
     /// Returns the active ones of `left`, and those that stop together with them.
@@ -424,6 +463,7 @@ fn build_unit_state(unit: &BTreeMap<&str, &str>, maps: &str, times: &HostTimes) 
         environment_files: Vec::new(),
         programs: Vec::new(),
         unlinked: Vec::new(),
+        missing_targets: Vec::new(),
         also: Vec::new(),
         dependents: Vec::new(),
         conflicting: Vec::new(),

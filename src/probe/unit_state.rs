@@ -23,6 +23,9 @@ pub struct UnitState {
     /// The targets of the `[Install]` section of an enabled unit that do not start it, because a link is missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unlinked: Vec<String>,
+    /// The targets with a link to an enabled unit, if none of them exists: no boot starts it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_targets: Vec<String>,
     /// The units that are enabled and disabled together with it (`Also=`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<RelatedUnit>,

@@ -252,3 +252,23 @@ fn links_to_a_unit_whose_file_is_gone_enable_it() {
     let unit = one("a", &printed(text)).expect("known");
     assert_eq!((unit.load.as_str(), unit.file_state.as_str()), ("not-found", "enabled"));
 }
+
+/// systemd is queried for targets without a file: a generator may have made one.
+#[test]
+fn targets_that_do_not_exist_are_listed_if_no_other_one_starts_the_unit() {
+    let missing = |doubted: &str, loads: [&str; 2]| {
+        let text = format!(
+            "Id=a.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabled\n\n\
+             Unlinked=\nLinked=\nMasked=\nAlso=\nDoubted={doubted}\n\n\
+             Id=x.target\nLoadState={}\n\nId=y.target\nLoadState={}\n\nforge-maps\n",
+            loads[0], loads[1]
+        );
+        one("a", &printed(&text)).expect("known").missing_targets
+    };
+    let gone = ["not-found", "not-found"];
+    assert_eq!(missing(" a.service:x.target a.service:y.target", gone), ["x.target", "y.target"]);
+    assert_eq!(missing(" a.service:x.target", ["not-found", "loaded"]), ["x.target"]);
+    assert!(missing(" a.service:x.target a.service:y.target", ["not-found", "loaded"]).is_empty());
+    assert!(missing(" b.service:x.target", gone).is_empty(), "another unit");
+    assert!(missing(" a.service:z.target", gone).is_empty(), "systemd did not answer");
+}

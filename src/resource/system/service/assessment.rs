@@ -6,7 +6,7 @@ use super::renewal::ServiceRenewal;
 use super::restarts;
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::probe::{Observation, RelatedUnit, UnansweredReason, UnitState};
-use crate::resource::shared::support::{join_words, provides_unit, will_be_provided};
+use crate::resource::shared::support::{join_quoted, join_words, provides_unit, will_be_provided};
 use crate::resource::{Assessment, AssessmentContext, EarlierStepEffects, ProvidedItem};
 use serde_json::json;
 
@@ -118,6 +118,11 @@ fn compare_unit(
         }
     }
     if parts.diff.is_empty() {
+        let missing = list_missing_targets(want, unit, cx.predicted);
+        if !missing.is_empty() {
+            basis["missing_targets"] = json!(missing);
+            return Ok(Assessment::pending(describe_missing_targets(missing), basis).hint(MISSING_TARGET_HINT));
+        }
         return Ok(Assessment::ok(describe_unchanged(want, unit), basis));
     }
     // Only a restart or reload, links of new targets, and what files decide that change before can be predicted; other
@@ -127,6 +132,27 @@ fn compare_unit(
     let judgement = Assessment::differs(parts.reasons.join("; "), parts.diff, parts.disruption, basis);
     Ok(if only_coming { judgement.mark_predicted() } else { judgement })
 }
+
+/// Returns the targets that are to start the unit at boot, if none of them exists and no earlier step may bring one.
+fn list_missing_targets<'u>(
+    want: &ServiceResource,
+    unit: &'u UnitState,
+    predicted: Option<&EarlierStepEffects>,
+) -> &'u [String] {
+    let is_coming = |target: &String| will_be_provided(predicted, &ProvidedItem::Unit(target.clone()));
+    match want.enabled == Some(true) && !unit.missing_targets.iter().any(is_coming) {
+        true => &unit.missing_targets,
+        false => &[],
+    }
+}
+
+fn describe_missing_targets(targets: &[String]) -> String {
+    let verb = if targets.len() == 1 { "does" } else { "do" };
+    format!("enabled, but {} {verb} not exist, and no other link starts it at boot", join_quoted(targets))
+}
+
+const MISSING_TARGET_HINT: &str =
+    "correct `WantedBy=` in the `[Install]` section of the unit, or declare the target with a `unit` step";
 
 /// Reports whether an earlier step writes the unit's file or a drop-in of it, which may bring what it lacks now.
 fn will_change_files(want: &ServiceResource, predicted: Option<&EarlierStepEffects>) -> bool {

@@ -79,8 +79,9 @@ A masked unit is unmasked if it has to run or be enabled.
 **Enablement** is read from the links on disk, because systemd keeps an earlier state in memory until it is reloaded, and
 calls a unit `enabled` if any of its links exists, an alias too. A unit is enabled if every target of its `[Install]`
 section starts it; otherwise the plan shows `enabled, but not started by multi-user.target`. One that is enabled only until
-the next boot (`enabled-runtime`) counts as not enabled. With `enabled: false`, links to a unit whose file is gone are
-removed, too. A link that `systemctl link` made stays: it is the unit, and does not enable it.
+the next boot (`enabled-runtime`) counts as not enabled. If none of the targets exists, the step is **pending**: no link
+starts the unit at boot. With `enabled: false`, links to a unit whose file is gone are removed, too. A link that
+`systemctl link` made stays: it is the unit, and does not enable it.
 
 **Other units** change with this one: systemd enables and disables those of `Also=` together with it. When it stops, systemd
 stops active units that require it or are a part of it (`Requires=`, `BindsTo=`, `PartOf=`), and those that it names in
