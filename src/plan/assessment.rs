@@ -313,7 +313,7 @@ fn assess_effectiveness(case: &HostContext<'_>, turn: &StepInstance<'_>, configu
     );
     let pending = |basis| Assessment {
         verdict: StepVerdict::Pending,
-        ..Assessment::ok(format!("configured, not yet effective: needs {}", effective.by.join(" or ")), basis)
+        ..Assessment::ok(format!("needs {}", effective.by.join(" or ")), basis)
     };
     match judged {
         ConditionOutcome::Holds { .. } | ConditionOutcome::NotApplicable => configured,

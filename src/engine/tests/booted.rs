@@ -216,7 +216,7 @@ fn reboot_without_effect_is_not_repeated_until_the_recipe_changes_something() {
         let again = stage.run_once();
         assert!(again.plan.hosts[0].window.is_none(), "{:#?}", again.plan);
         assert_eq!((again.exit_code(), read_log(&stage).len()), (10, 1), "{:#?}", again.report);
-        let why = "pending: configured, not yet effective: needs reboot; the reboot for it had no effect";
+        let why = "pending: needs reboot; the reboot for it had no effect";
         assert_eq!(again.describe_step("n1", "early/option"), why);
     }
     // The repair of the file is a change of this boot: now a reboot may help.

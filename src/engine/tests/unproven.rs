@@ -20,7 +20,7 @@ fn host_with_an_unknown_step_is_not_rebooted() {
     }
     let ran = stage.run_once();
     assert!(ran.plan.hosts.iter().all(|host| host.window.is_none()), "{:#?}", ran.plan.hosts[0].window);
-    assert_eq!(ran.describe_step("n1", "early/first"), "pending: configured, not yet effective: needs reboot");
+    assert_eq!(ran.describe_step("n1", "early/first"), "pending: needs reboot");
     assert_eq!(ran.describe_step("n1", "driver/packages"), "skipped: needs `early/first`, which did not succeed");
     assert_eq!((ran.exit_code(), read_log(&stage, "n1")), (9, Vec::new()), "{:#?}", ran.report);
 }

@@ -163,7 +163,7 @@ fn reboot_never_skips_steps_that_need_a_reboot() {
     let ran = stage.run_once();
     assert_eq!((ran.exit_code(), ran.host_outcome("n1")), (10, HostOutcome::Skipped));
     assert_eq!(read_log(&stage, "n1"), ["motd"]);
-    assert_eq!(ran.describe_step("n1", "early/first"), "pending: configured, not yet effective: needs reboot");
+    assert_eq!(ran.describe_step("n1", "early/first"), "pending: needs reboot");
     assert_eq!(ran.describe_step("n1", "driver/packages"), "skipped: needs `early/first`, which did not succeed");
     assert_eq!(stage.read_file("n1", ".sim/boot-id"), "boot-1\n");
 }

@@ -254,7 +254,7 @@ impl CronResource {
         let both = PartAssessments::default().with_part("file", file).with_part("daemon", daemon).combine_with(diff);
         match (both.verdict, waits.verdict) {
             (StepVerdict::Change, StepVerdict::Pending) => {
-                let reason = format!("{}; {}", both.reason.raw(), waits.reason.raw().trim_start_matches(CONFIGURED));
+                let reason = format!("{}; {}", both.reason.raw(), waits.reason.raw());
                 Assessment { reason: reason.into(), hint: waits.hint, ..both }
             }
             _ => both,
@@ -263,7 +263,7 @@ impl CronResource {
 }
 
 fn pending_assessment(why: String) -> Assessment<CronDiff> {
-    let reason = format!("{CONFIGURED}{NOTHING_RUNS}: {why}");
+    let reason = format!("{NOTHING_RUNS}: {why}");
     Assessment { verdict: StepVerdict::Pending, ..Assessment::ok(reason, Value::Null) }
 }
 
@@ -272,7 +272,6 @@ fn will_install_cron(cx: &AssessmentContext<'_>) -> bool {
     ["cron", "cronie"].iter().any(|name| will_be_provided(cx.predicted, &ProvidedItem::Package((*name).to_owned())))
 }
 
-const CONFIGURED: &str = "configured, but ";
 const NOTHING_RUNS: &str = "nothing runs it";
 
 const EXPLAIN: &[(&str, &str)] = &[

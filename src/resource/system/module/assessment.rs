@@ -351,6 +351,6 @@ fn assess_not_in_force(
         return Assessment::blocked(BlockClass::Host, reason, basis)
             .hint(format!("set it on the kernel command line as `{}.OPTION=VALUE`", want.name));
     }
-    let reason = format!("configured, not yet effective: {differ}; needs a reload of the module or a reboot");
+    let reason = format!("{differ}; needs a reload of the module or a reboot");
     Assessment { verdict: StepVerdict::Pending, ..Assessment::ok(reason, basis) }
 }

@@ -196,7 +196,7 @@ impl SysctlResource {
             let diff = LoadedDiff(ValueChange::create(self.value.clone()));
             return Assessment::differs(reason, diff, DisruptionClass::D0, basis).mark_predicted();
         }
-        let reason = format!("configured, but the kernel has no `{key}`");
+        let reason = format!("the kernel has no `{key}`");
         Assessment { verdict: StepVerdict::Pending, ..Assessment::ok(reason, basis) }
             .hint("load the module that provides the key, or check that this kernel supports it")
     }
