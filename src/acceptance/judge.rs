@@ -100,6 +100,13 @@ impl CollectiveValue {
     }
 }
 
+/// Returns the failure of a collective that received wrong values; nccl-tests ends with an error then.
+pub fn judge_wrong_values(run: &NcclTestRun) -> Option<TestVerdict> {
+    let row = run.largest_row().filter(|_| run.ranks != 1)?;
+    let is_wrong = run.sound == Some(false) || row.wrong.is_some_and(|wrong| wrong > 0);
+    is_wrong.then(|| TestVerdict::Fail { value: Some(row.busbw), reason: "values are wrong".to_owned() })
+}
+
 /// Judges a collective by its bus bandwidth. A run with wrong values, over sockets, or without
 /// GPUDirect where it is declared, fails whatever its number.
 pub fn judge_collective(
@@ -122,8 +129,8 @@ pub fn judge_collective(
         );
     }
     let fail = |reason: &str| TestVerdict::Fail { value: Some(row.busbw), reason: reason.to_owned() };
-    if run.sound == Some(false) || row.wrong.is_some_and(|wrong| wrong > 0) {
-        return fail("values are wrong");
+    if let Some(wrong) = judge_wrong_values(run) {
+        return wrong;
     }
     if required.rdma && transport.uses_sockets {
         return fail("NCCL used sockets, not RDMA");

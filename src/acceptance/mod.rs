@@ -37,7 +37,9 @@ pub use fabric_layout::{FabricLayout, PlacedFabric};
 pub use floors::{AcceptanceFloor, FloorMetric, FloorQuality, FloorScope, parse_floors};
 pub use group_run::GroupRun;
 pub use isolation::{FaultIsolation, FinishedRun, IsolationReport, NamedPart, RunSpeed};
-pub use judge::{CollectiveValue, RequiredTransport, judge_bandwidth, judge_collective, judge_latency};
+pub use judge::{
+    CollectiveValue, RequiredTransport, judge_bandwidth, judge_collective, judge_latency, judge_wrong_values,
+};
 pub use judge_clocks::judge_gpu_clocks;
 pub use judge_connection::{ConnectionEnds, judge_pingpong, judge_rping};
 pub use judge_dcgm::judge_dcgm;

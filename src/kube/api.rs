@@ -12,6 +12,9 @@ use ::kube::core::subresource::LogParams;
 /// The field manager under which forge sets fields.
 pub(super) const FIELD_MANAGER: &str = "forge";
 
+/// How many lines of a log are read, from its end.
+pub const MAX_LOG_LINES: usize = 50_000;
+
 /// Maximum number of objects in one response: lists of large clusters come in pages.
 pub(super) const LIST_PAGE_SIZE: u32 = 500;
 
@@ -120,7 +123,7 @@ impl ClusterApi {
         .await
     }
 
-    /// Returns the last 50 000 lines of a container's log, at most 32 MiB.
+    /// Returns the last [`MAX_LOG_LINES`] lines of a container's log, at most 32 MiB.
     pub(super) async fn read_container_log(
         &self,
         namespace: &str,
@@ -129,7 +132,7 @@ impl ClusterApi {
     ) -> Result<String, ApiRequestError> {
         let params = LogParams {
             container: Some(container.to_owned()),
-            tail_lines: Some(50_000),
+            tail_lines: Some(MAX_LOG_LINES as i64),
             limit_bytes: Some(32 << 20),
             ..LogParams::default()
         };

@@ -38,6 +38,7 @@ mod tests;
 mod undo_journal;
 mod write_records;
 
+pub use api::MAX_LOG_LINES;
 pub use callbacks::{CallStopFn, ClusterProgressFn};
 pub use cluster::{ApiPermission, ClusterApi};
 pub use cluster_reader::{AnsweredProbe, ClusterReader};

@@ -7,12 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Number of parts with a lock each, so that threads seldom wait for each other.
 const PARTS: usize = 16;
 
+/// A value with its hash.
+type PooledValue<T> = (u64, Arc<T>);
+
 /// Keeps one copy of each value that is handed to it. Hosts with the same recipes have mostly equal steps, probes and
 /// answers: a hundred thousand hosts share what one of them needs.
 pub struct ContentPool<T: ?Sized> {
     hashing: DefaultHashBuilder,
     /// Each value with its hash, which growing would compute again.
-    parts: [Mutex<HashTable<(u64, Arc<T>)>>; PARTS],
+    parts: [Mutex<HashTable<PooledValue<T>>>; PARTS],
 }
 
 impl<T: ?Sized> Default for ContentPool<T> {

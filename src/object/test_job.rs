@@ -122,8 +122,9 @@ impl TestJobObject<'_> {
 
     fn build_pytorch_job(&self) -> Value {
         let rank = |role: TestPodRole, count: usize| json!({ "replicas": count, "restartPolicy": "Never", "template": self.build_rank(role) });
+        // The job ends with its first rank. The logs of the others are read after that, and forge deletes the pods.
         json!({
-            "runPolicy": { "cleanPodPolicy": "Running", "backoffLimit": 0 },
+            "runPolicy": { "cleanPodPolicy": "None", "backoffLimit": 0 },
             "pytorchReplicaSpecs": {
                 "Master": rank(TestPodRole::FirstRank, 1),
                 "Worker": rank(TestPodRole::Worker, self.nodes.len() - 1),

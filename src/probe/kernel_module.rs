@@ -222,7 +222,7 @@ mod tests {
         let head = "lines\0end\0lines\0end\0cmdline\0ro\0loadable\0yes\0files\0modules.dep:kernel/net/dummy.ko\n\
             modules.builtin:kernel/fs/ext4/ext4.ko\nmodules.alias:alias ip-conntrack \0";
         let is_missing = |indexed: &str, name: &str, state: &str| {
-            ask(name, &printed(&format!("{head}{indexed}module\0{name}\0{state}\0\0"))).unwrap().is_missing
+            ask(name, &printed(format!("{head}{indexed}module\0{name}\0{state}\0\0"))).unwrap().is_missing
         };
         assert!(is_missing("indexed\0", "ib_umadd", "none"));
         assert!(is_missing("indexed\0", "ib_umadd", "hidden"));

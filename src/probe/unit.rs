@@ -142,7 +142,7 @@ forge_units() {
 p=Id,Names,LoadState,ActiveState,SubState,UnitFileState,NeedDaemonReload,InvocationID,FragmentPath,DropInPaths
 p=$p,MainPID,ActiveEnterTimestamp,ExecMainStartTimestamp,Result,Type,RemainAfterExit,CanReload
 p=$p,FreezerState,NextElapseUSecRealtime,NRestarts,ActiveEnterTimestampMonotonic,ExecMainStartTimestampMonotonic
-p=$p,ExecMainExitTimestampMonotonic,EnvironmentFiles,ExecStart,RequiredBy,BoundBy,ConsistsOf,PropagatesStopTo,Conflicts,ConflictedBy
+p=$p,ExecMainExitTimestampMonotonic,EnvironmentFiles,WantedBy,UpheldBy,TriggeredBy,RequiredBy,BoundBy,ConsistsOf,PropagatesStopTo,Conflicts,ConflictedBy
 o=$(systemctl show --no-pager --timestamp=us+utc -p "$p" -- "$@" 2>/dev/null)
 case $o in
 *Id=*) ;;
@@ -216,7 +216,7 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
     let whole = stdout.split_once("\nforge-maps\n").filter(|(_, maps)| is_whole(maps));
     let (blocks, maps) = whole.unwrap_or_default();
     let units: Vec<BTreeMap<&str, &str>> = blocks.split("\n\n").map(parse_properties).collect();
-    let files: Vec<StartFiles> = blocks.split("\n\n").map(list_start_files).collect();
+    let environment: Vec<Vec<String>> = blocks.split("\n\n").map(list_environment_files).collect();
     let about_all = |key: &str| units.iter().filter(|unit| !unit.contains_key("Id")).find_map(|block| block.get(key));
     let times = HostTimes {
         uptime: about_all("Uptime").and_then(|seconds| seconds.parse().ok()),
@@ -233,16 +233,17 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
     let related = RelatedUnits { units: &units };
     for probe in &section.probes {
         let Some(name) = probe_unit(probe).map(full_unit_name) else { continue };
-        let unit = units.iter().zip(&files).find(|(unit, _)| has_unit_name(unit, &name));
+        let unit = units.iter().zip(&environment).find(|(unit, _)| has_unit_name(unit, &name));
         let answer = unit
-            .and_then(|(unit, files)| {
+            .and_then(|(unit, environment_files)| {
                 let state = build_unit_state(unit, maps, &times)?;
-                let (environment_files, programs) = (files.environment.clone(), files.programs.clone());
-                let state = UnitState { environment_files, programs, ..state };
+                let state = UnitState { environment_files: environment_files.clone(), ..state };
                 let state = links.correct_state(unit, state);
                 let id = unit.get("Id").copied().unwrap_or_default();
                 let also = links.list_entries(links.also, id);
                 let missing_targets = related.list_missing(&links.list_entries(links.doubted, id));
+                let missing_targets =
+                    if is_started_by_other(unit, &missing_targets) { Vec::new() } else { missing_targets };
                 let state = UnitState { missing_targets, ..state };
                 Some(related.complete_state(unit, &also, state))
             })
@@ -256,34 +257,17 @@ fn parse_properties(block: &str) -> BTreeMap<&str, &str> {
     block.lines().filter_map(|line| line.split_once('=')).collect()
 }
 
-/// Files that systemd reads when it starts a unit.
-#[derive(Default)]
-struct StartFiles {
-    /// Paths and patterns of `EnvironmentFile=`.
-    environment: Vec<String>,
-    /// Programs of `ExecStart=` outside of the directories of the distribution.
-    programs: Vec<String>,
+/// Returns the paths and patterns of `EnvironmentFile=`, each of which systemd prints as a property of its own.
+fn list_environment_files(block: &str) -> Vec<String> {
+    let values = block.lines().filter_map(|line| line.strip_prefix("EnvironmentFiles="));
+    values.filter_map(|value| Some(value.rsplit_once(" (ignore_errors=")?.0.to_owned())).collect()
 }
 
-/// Returns the files of properties that systemd prints once for each value.
-fn list_start_files(block: &str) -> StartFiles {
-    let mut files = StartFiles::default();
-    for line in block.lines() {
-        if let Some(value) = line.strip_prefix("EnvironmentFiles=") {
-            files.environment.extend(value.rsplit_once(" (ignore_errors=").map(|(path, _)| path.to_owned()));
-        } else if let Some(value) = line.strip_prefix("ExecStart={ path=") {
-            let program = value.split_once(" ; ").map(|(path, _)| path.to_owned());
-            files.programs.extend(program.filter(|path| !is_of_distribution(path)));
-        }
-    }
-    files
-}
-
-/// Reports whether packages of the distribution own the directory of a program. No step declares a link there.
-fn is_of_distribution(program: &str) -> bool {
-    ["/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/usr/libexec/", "/lib/"]
-        .iter()
-        .any(|folder| program.starts_with(folder))
+/// Reports whether a unit that systemd has loaded starts this one, other than the targets that do not exist.
+fn is_started_by_other(unit: &BTreeMap<&str, &str>, missing: &[String]) -> bool {
+    let starters = ["WantedBy", "UpheldBy", "TriggeredBy", "RequiredBy", "BoundBy"];
+    let mut names = starters.iter().filter_map(|key| unit.get(key)).flat_map(|names| names.split_whitespace());
+    names.any(|name| !missing.iter().any(|target| target == name))
 }
 
 fn has_unit_name(unit: &BTreeMap<&str, &str>, name: &str) -> bool {
@@ -461,7 +445,6 @@ fn build_unit_state(unit: &BTreeMap<&str, &str>, maps: &str, times: &HostTimes) 
         next_elapse: parse_timestamp(&text("NextElapseUSecRealtime"))?,
         restarts,
         environment_files: Vec::new(),
-        programs: Vec::new(),
         unlinked: Vec::new(),
         missing_targets: Vec::new(),
         also: Vec::new(),

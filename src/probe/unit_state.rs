@@ -82,9 +82,6 @@ pub struct UnitState {
     /// `EnvironmentFile=`: paths and patterns of files that systemd reads when it starts the unit, and only then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub environment_files: Vec<String>,
-    /// `ExecStart=`: the programs, without those in directories of the distribution.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub programs: Vec<String>,
     /// `NRestarts`: how often systemd restarted the service by itself since its last start by request.
     #[serde(default, skip_serializing_if = "is_zero_count")]
     pub restarts: u32,
@@ -126,13 +123,6 @@ impl UnitState {
             pattern == path || glob.is_ok_and(|glob| glob.compile_matcher().is_match(path))
         };
         self.environment_files.iter().any(matches)
-    }
-
-    /// Reports whether the path is a program of the unit, or a directory or link that leads to one.
-    pub fn starts_program_at(&self, path: &str) -> bool {
-        self.programs
-            .iter()
-            .any(|program| program.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
     }
 
     /// Reports whether a change may have been made after the start at `started`, which is [`UnitState::active_since`] or

@@ -8,7 +8,7 @@ use super::test_scripts::{build_program_script, build_result_script, build_serve
 use crate::acceptance::{
     CollectiveValue, ConnectionEnds, ExpectedValue, TestVerdict, expect_share, judge_bandwidth, judge_collective,
     judge_dcgm, judge_fio, judge_gpu_clocks, judge_latency, judge_number, judge_nvbandwidth, judge_pingpong,
-    judge_rping, judge_sysbench, judge_ucx, parse_size,
+    judge_rping, judge_sysbench, judge_ucx, judge_wrong_values, parse_size,
 };
 use crate::config::{DeclaredLimit, DeclaredTest, Project, TestOutput, TestPrograms, find_placeholders};
 use crate::engine::cancel::{CancelSignal, StopLevel};
@@ -273,6 +273,14 @@ impl MeasureContext<'_> {
         judge_collective(&run, &transport, self.test.required, (self.collective_value(), expected))
     }
 
+    /// Returns the failure of a collective whose program ended with an error because values were wrong.
+    pub fn find_wrong_values(&self, listing: &str) -> Option<TestVerdict> {
+        match self.test.definition.output {
+            TestOutput::Nccl => judge_wrong_values(&parse_nccl_test(listing)),
+            _ => None,
+        }
+    }
+
     pub fn judge(
         &self,
         end: &ProgramEnd,
@@ -292,7 +300,10 @@ impl MeasureContext<'_> {
         }
         // A program that judges itself also exits with an error if it has found one.
         if done.finished.status != 0 && !self.test.definition.output.has_own_verdict() {
-            return not_measured(&describe_failure(done), outputs);
+            return match self.find_wrong_values(&stdout) {
+                Some(verdict) => TestMeasurement { verdict, outputs, lost: Vec::new() },
+                None => not_measured(&describe_failure(done), outputs),
+            };
         }
         let expected = match expected {
             Ok(expected) => expected,

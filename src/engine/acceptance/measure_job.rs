@@ -5,9 +5,9 @@ use super::test_cluster::TestCluster;
 use super::test_host::TestHost;
 use crate::acceptance::TestVerdict;
 use crate::config::Project;
-use crate::kube::{TestJobCall, TestJobEnd, TestJobOutcome, TestPodLog};
+use crate::kube::{MAX_LOG_LINES, TestJobCall, TestJobEnd, TestJobOutcome, TestPodLog};
 use crate::model::{HostName, UntrustedText};
-use crate::object::{AdapterLink, TestJobLaunch, TestJobObject};
+use crate::object::{AdapterLink, TestJobKind, TestJobLaunch, TestJobObject};
 
 /// Processes and programs of one job.
 struct JobPlan {
@@ -99,8 +99,11 @@ impl MeasureContext<'_> {
         let (api_version, kind) = plan.launch.kind.api_kind();
         let definition = &self.test.definition;
         let verdict = match outcome.end {
-            TestJobEnd::Succeeded => self.judge_logs(&logs, group),
-            TestJobEnd::Failed(why) => TestVerdict::not_measured(self.scrub_text(why)),
+            TestJobEnd::Succeeded => self.judge_logs(&logs, group, plan),
+            TestJobEnd::Failed(why) => {
+                let listing = join_results(&logs);
+                self.find_wrong_values(&listing).unwrap_or_else(|| TestVerdict::not_measured(self.scrub_text(why)))
+            }
             TestJobEnd::NotStarted(why) => {
                 let (limit, why) = (plan.launch.start_within_s, self.scrub_text(why));
                 TestVerdict::not_measured(format!("the pods did not start within {limit} s: {why}"))
@@ -121,15 +124,24 @@ impl MeasureContext<'_> {
             (Some(left), TestVerdict::NotMeasured { reason }) => {
                 TestVerdict::not_measured(format!("{reason}; the job could not be deleted: {left}"))
             }
+            // A fault that was measured stays one.
+            (Some(left), TestVerdict::Fail { value, reason }) => {
+                TestVerdict::Fail { value, reason: format!("{reason}; the job could not be deleted: {left}") }
+            }
             (Some(left), _) => TestVerdict::not_measured(format!("the job could not be deleted: {left}")),
         };
         TestMeasurement { verdict, outputs, lost: Vec::new() }
     }
 
-    fn judge_logs(&self, logs: &[TestPodLog], group: &[&TestHost<'_>]) -> TestVerdict {
+    fn judge_logs(&self, logs: &[TestPodLog], group: &[&TestHost<'_>], plan: &JobPlan) -> TestVerdict {
         let mut whole = String::new();
         for log in logs {
             match &log.text {
+                // What the first lines say of the network would be missing.
+                Ok(text) if text.lines().count() >= MAX_LOG_LINES => {
+                    let why = format!("the log of pod {} has {MAX_LOG_LINES} lines or more: its start is cut", log.pod);
+                    return TestVerdict::not_measured(why);
+                }
                 Ok(text) => whole.push_str(text),
                 Err(why) => {
                     return TestVerdict::not_measured(format!("the log of pod {} cannot be read: {why}", log.pod));
@@ -137,13 +149,16 @@ impl MeasureContext<'_> {
             }
             whole.push('\n');
         }
-        let results: Vec<&str> =
-            logs.iter().filter(|log| log.has_result).filter_map(|log| log.text.as_deref().ok()).collect();
         match self.expect(group, None) {
-            _ if results.is_empty() => {
+            _ if !logs.iter().any(|log| log.has_result) => {
                 TestVerdict::not_measured("the pod that prints the result does not exist any more")
             }
-            Ok(expected) => self.judge_nccl(&results.join("\n"), &whole, &expected),
+            // Each process logs its own network.
+            _ if plan.launch.kind == TestJobKind::PyTorchJob && logs.len() < plan.nodes.len() => {
+                let (read, all) = (logs.len(), plan.nodes.len());
+                TestVerdict::not_measured(format!("only {read} of {all} pods still had a log when the job ended"))
+            }
+            Ok(expected) => self.judge_nccl(&join_results(logs), &whole, &expected),
             Err(why) => TestVerdict::not_measured(why),
         }
     }
@@ -189,6 +204,12 @@ fn complete_launch(project: &Project, launch: &TestJobLaunch, hosts: &[&HostName
         }
     }
     Ok(completed)
+}
+
+/// Returns what the pods printed that print the result.
+fn join_results(logs: &[TestPodLog]) -> String {
+    let results = logs.iter().filter(|log| log.has_result).filter_map(|log| log.text.as_deref().ok());
+    results.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

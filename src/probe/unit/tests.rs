@@ -152,20 +152,6 @@ fn environment_files_are_listed() {
     assert_eq!(one("loop", &printed(RESTARTED)).unwrap().environment_files, [""; 0]);
 }
 
-/// origin: `systemctl show` of systemd 252
-#[test]
-fn programs_outside_of_the_distribution_are_listed() {
-    let text = RESTARTED.replace(
-        "Type=simple\n",
-        "Type=simple\nExecStart={ path=/opt/app/current/sl ; argv[]=/opt/app/current/sl 9 ; ignore_errors=no ; pid=0 }\n\
-         ExecStart={ path=/bin/sh ; argv[]=/bin/sh -c x ; ignore_errors=no ; pid=0 }\n",
-    );
-    let state = one("loop", &printed(&text)).unwrap();
-    assert_eq!(state.programs, ["/opt/app/current/sl"]);
-    let starts = |path| state.starts_program_at(path);
-    assert!(starts("/opt/app/current") && starts("/opt/app/current/sl") && !starts("/opt/app/cur"));
-}
-
 /// Between two starts, the time of the last run tells whether the service keeps ending.
 #[test]
 fn run_that_ended_has_its_length() {

@@ -291,6 +291,11 @@ impl DeclaredResource for LinkResource {
         }
     }
 
+    /// It may lead to the program.
+    fn is_read_at_start(&self) -> bool {
+        true
+    }
+
     fn provided_items(&self) -> Vec<ProvidedItem> {
         (!self.absent).then(|| ProvidedItem::Path(self.path.clone())).into_iter().collect()
     }

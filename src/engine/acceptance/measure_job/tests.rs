@@ -106,11 +106,32 @@ fn job_that_does_not_succeed_is_not_measured_whatever_it_printed() {
     let good = || vec![log(true, &format!("{OVER_IB}{LISTING}"))];
     let left = judge(TestJobEnd::Succeeded, good(), Some("pod p still exists"));
     assert_eq!(left.verdict, TestVerdict::not_measured("the job could not be deleted: pod p still exists"));
+    let sockets = vec![log(true, &format!("{OVER_SOCKETS}{LISTING}"))];
+    let left = judge(TestJobEnd::Succeeded, sockets, Some("pod p still exists"));
+    let reason = "NCCL used sockets, not RDMA; the job could not be deleted: pod p still exists".to_owned();
+    assert_eq!(left.verdict, TestVerdict::Fail { value: Some(360.97), reason });
     let left = judge(TestJobEnd::OutOfTime, good(), Some("pod p still exists"));
     let why = "the limit of 600 s stopped the job; the job could not be deleted: pod p still exists";
     assert_eq!(left.verdict, TestVerdict::not_measured(why));
     let gone = "the pod that prints the result does not exist any more";
     assert_eq!(judge(TestJobEnd::Succeeded, Vec::new(), None).verdict, TestVerdict::not_measured(gone));
+}
+
+/// nccl-tests ends with an error if values are wrong (`common.cu`), and so does its job.
+#[test]
+fn job_that_fails_because_of_wrong_values_is_a_failure() {
+    let wrong = LISTING.replace("Out of bounds values : 0 OK", "Out of bounds values : 7 FAILED");
+    assert_ne!(wrong, LISTING);
+    let end = TestJobEnd::Failed("the job failed".to_owned());
+    let measured = judge(end, vec![log(true, &format!("{OVER_IB}{wrong}"))], None);
+    assert_eq!(measured.verdict, TestVerdict::Fail { value: Some(360.97), reason: "values are wrong".to_owned() });
+}
+
+#[test]
+fn log_of_which_the_start_is_cut_says_nothing_about_the_network() {
+    let long = format!("{}{OVER_IB}{LISTING}", "x\n".repeat(MAX_LOG_LINES));
+    let why = "the log of pod p has 50000 lines or more: its start is cut";
+    assert_eq!(judge(TestJobEnd::Succeeded, vec![log(true, &long)], None).verdict, TestVerdict::not_measured(why));
 }
 
 /// Results of another kind of job, and those over ssh, are compared with their own only.

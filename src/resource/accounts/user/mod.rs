@@ -441,6 +441,7 @@ const REMOVE: &str = "patient userdel -- \"$name\" || exit 1\n";
 /// Exit status 12: the account is gone, but its home or mail was not there to be removed.
 const REMOVE_WITH_HOME: [&str; 2] = [
     r#"
+while [ "${home%/}" != "$home" ]; do home=${home%/}; done
 if [ -e "$home" ] || [ -L "$home" ]; then (
   name=${home##*/} path=$home
   cd -P -- "${home%/*}/" || fail "cannot enter the directory of the home $home"

@@ -143,7 +143,7 @@ mod tests {
             list(lines, "").into_iter().map(|rule| rule.kind).collect()
         };
         let off = LoadRuleKind::OtherModule("off".to_owned());
-        assert_eq!(kinds(&[("/m/a.conf", "alias nvidia-drm off")]), [off.clone()]);
+        assert_eq!(kinds(&[("/m/a.conf", "alias nvidia-drm off")]), std::slice::from_ref(&off));
         assert_eq!(kinds(&[("/m/a.conf", "alias nvidia* off")]), [off]);
         assert_eq!(kinds(&[("/m/a.conf", "alias nvidia off"), ("/m/b.conf", "alias pci:v0* nvidia_drm")]), []);
         let both = [("/m/a.conf", "alias nvidia_drm extra"), ("/m/b.conf", "alias nvidia_drm nvidia-drm")];

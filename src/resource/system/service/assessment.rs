@@ -100,7 +100,9 @@ fn compare_unit(
     parts.check_enablement(want, unit);
     let installed = parts.predict_enablement(want, unit, cx.predicted);
     parts.check_activity(want, unit, cx.predicted)?;
-    if want.renews_process() && is_active(unit) {
+    // Without inputs, what runs is no concern of a step that declares any state.
+    let renews = want.running || want.any_state && !cx.inputs.is_empty();
+    if renews && is_active(unit) {
         parts.check_renewal(want, unit, seen, cx)?;
     }
     if unit.related_unread && (parts.diff.process.is_some() || parts.diff.enabled.is_some()) {
@@ -354,7 +356,7 @@ fn describe_unchanged(want: &ServiceResource, unit: &UnitState) -> String {
         None => {}
     }
     let words = join_words(&words);
-    match want.running || want.any_state && is_active(unit) {
+    match want.running {
         true => format!("{words}; no input changed since it started{}", restarts::describe_past(unit)),
         false => words,
     }

@@ -55,7 +55,7 @@ forge applies such an input it touches `/run/forge-applied/STEP`, whose ctime is
 If a run is killed between a change and the restart, the next run completes it. With `reload: true`, `systemctl reload`
 applies changed content; a new package, a changed unit or drop-in, a replaced executable, or a changed input that is an
 executable file still restarts: it is a program. So do a changed account or group, a file that the unit names in
-`EnvironmentFile=`, and a link that leads to its program: a process gets them when it starts. forge does not see the files of `LoadCredential=`. A reload
+`EnvironmentFile=`, and a link, which may lead to its program: a process gets them when it starts. forge does not see the files of `LoadCredential=`. A reload
 writes a mark to `/run/forge/reloaded/` with the start, the inputs, and the time at which it began: the mark does not
 cover an input that was touched later.
 

@@ -98,14 +98,14 @@ impl RunningService<'_> {
     }
 
     /// Reports whether a reload may apply the input: it is chosen, and the input is content that a process reads again. An
-    /// executable file is a program, and a process that runs a script does not map it. systemd follows a link to the
-    /// program, and reads the file of an environment, only when it starts the process.
+    /// executable file is a program, and a process that runs a script does not map it. systemd reads the
+    /// file of an environment only when it starts the process.
     fn is_applied_by_reload(&self, input: &RestartInput) -> Result<bool, UnansweredReason> {
         if !self.may_reload || input.is_read_at_start || !is_content_input(input) {
             return Ok(false);
         }
         for path in &input.paths {
-            if self.unit.reads_environment_from(path) || self.unit.starts_program_at(path) {
+            if self.unit.reads_environment_from(path) {
                 return Ok(false);
             }
             if let PathState::Present(info) = path_state(self.seen, &input_probe(path))?

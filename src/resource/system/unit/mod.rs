@@ -21,7 +21,8 @@ use crate::resource::shared::support::{
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, DeclaredResource,
-    FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind, TypedResource,
+    EarlierStepEffects, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource, ResourceDiff, ResourceKind,
+    TypedResource,
 };
 use crate::script::ShellFragment;
 use serde::Serialize;
@@ -245,7 +246,13 @@ impl UnitResource {
     /// Evaluates a drop-in whose unit does not exist: systemd does not read it.
     fn assess_without_unit(&self, file: Assessment<UnitDiff>, cx: &AssessmentContext<'_>) -> Assessment<UnitDiff> {
         let basis = json!({ "file": file.basis, "load": "not-found" });
-        let is_coming = will_be_provided(cx.predicted, &ProvidedItem::Unit(self.name.clone()));
+        let may_write = |earlier: &EarlierStepEffects| {
+            let folders = ["/etc", "/usr/local/lib", "/usr/lib", "/lib"].into_iter();
+            let mut paths = folders.map(|root| format!("{root}/systemd/system/{}", self.name));
+            earlier.is_opaque || earlier.takes_more || paths.any(|path| earlier.may_change_path(&path))
+        };
+        let is_coming = will_be_provided(cx.predicted, &ProvidedItem::Unit(self.name.clone()))
+            || cx.predicted.is_some_and(may_write);
         if !is_coming && self.unit_required {
             let reason = format!("unit `{}` does not exist and no earlier step provides it", self.name);
             return Assessment::blocked(BlockClass::Host, reason, basis).hint(MISSING_UNIT_HINT);

@@ -33,7 +33,8 @@ fn account_stays_if_its_home_cannot_be_removed() {
     }
     let Some(mut trial) = with_own_etc() else { return };
     let home = trial.path("home");
-    let user = trial.build("user", &json!({ "name": "forge-trial", "home": home }), false);
+    // `useradd -d` keeps the slash.
+    let user = trial.build("user", &json!({ "name": "forge-trial", "home": format!("{home}/") }), false);
     trial.converge("dash", user.as_ref());
     let gone = trial.build("user", &json!({ "name": "forge-trial", "remove_home": true }), true);
 
