@@ -258,7 +258,8 @@ impl UnitResource {
             return Assessment::blocked(BlockClass::Host, reason, basis).hint(MISSING_UNIT_HINT);
         }
         if file.verdict == StepVerdict::Change {
-            return file;
+            // Observed again once the unit is there.
+            return if is_coming { file.mark_predicted() } else { file };
         }
         let reason = format!("{}; unit `{}` does not exist yet", file.reason.raw(), self.name);
         match is_coming {
