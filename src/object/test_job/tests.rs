@@ -92,7 +92,7 @@ fn every_kind_has_one_pod_on_each_host_of_the_group() {
         );
         assert_eq!(object["metadata"]["annotations"][TEST_HOSTS_ANNOTATION], r#"["gpu-1","gpu-2"]"#, "{kind:?}");
         assert_eq!(variable(container, "NCCL_IB_HCA"), Some("=mlx5_0,mlx5_1"), "{kind:?}");
-        assert_eq!(variable(container, "NCCL_ALGO"), Some("Ring$$(X)"), "a value is no reference: {kind:?}");
+        assert_eq!(variable(container, "NCCL_ALGO"), Some("Ring$$(X)"), "a value is not a reference: {kind:?}");
     }
 }
 
