@@ -436,7 +436,7 @@ mod tests {
         let covered = ask("/at", "/srv", &table(copied)).unwrap();
         assert_eq!(covered.mounts.last().unwrap().root, "0:60 /");
         assert_eq!(covered.bind.as_deref(), Some("254:0 /srv"));
-        // A file system at the source that was bound over something else is no copy.
+        // A file system at the source that was bound over something else does not count as a copy.
         let own = "138 111 0:61 / /at rw shared:305 - tmpfs first rw\n139 111 8:1 / /srv rw shared:306 - ext4 /dev/sda1 rw\n\
              140 138 8:1 / /at rw shared:306 - ext4 /dev/sda1 rw\n";
         assert_eq!(ask("/at", "/srv", &table(own)).unwrap().bind.as_deref(), Some("8:1 /"));

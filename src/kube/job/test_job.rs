@@ -133,6 +133,10 @@ impl ClusterApi {
     async fn delete_created(&self, id: &ObjectId, labels: &RunLabels) -> Result<(), ApiRequestError> {
         let Some(place) = self.find_collection(id, &ApiKindCache::default()).await? else { return Ok(()) };
         let Some(there) = self.get_object(&place, id).await? else { return Ok(()) };
+        // After a 409, an object of that name may be of another run.
+        if there["metadata"]["labels"][RUN_LABEL] != labels.run.as_str() {
+            return Ok(());
+        }
         let (uid, namespace) = (text_at(&there, "/metadata/uid").to_owned(), id.namespace.clone().unwrap_or_default());
         let selector = labels.to_selector();
         self.delete_workload(&CreatedWorkload { id: id.clone(), uid, place, namespace, selector }).await

@@ -77,7 +77,7 @@ fn check_option(option: &str) -> Result<(), Diag> {
     let is_named = |known: &&&str| known.eq_ignore_ascii_case(name);
     if name.is_empty() {
         return Err(bad_value("`options` has an empty option, and sshd ignores a key with one")
-            .hint("remove the comma at its begin or end, or the second of two"));
+            .hint("remove the comma at the start or the end, or the second of two"));
     }
     match (FLAGS.iter().find(is_named), VALUED.iter().find(is_named), value) {
         (Some(_), _, None) => Ok(()),

@@ -1,7 +1,7 @@
 //! Lines of other files, and of the kernel command line, that deny a module or replace how `modprobe` loads it.
 
 use super::config::is_same_name;
-use crate::probe::{ConfLine, ModuleState};
+use crate::probe::{ConfLine, ModulePresence, ModuleState};
 
 /// A rule about loading one module that the step itself did not write.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +50,10 @@ pub(super) fn list_load_rules(state: &ModuleState, name: &str, own: &str) -> Vec
     let mut has_install = false;
     let aliases = list_aliases(state, name);
     let is_own_alias = aliases.iter().any(|(_, target)| is_same_name(target, name));
-    for (line, target) in aliases.into_iter().filter(|(line, _)| !is_own_alias && line.file != own) {
+    // A name that is only an alias is there to load the other module.
+    let is_module = state.available || state.presence != ModulePresence::NotLoaded;
+    let hides = |target: &str| target == "off" || is_module;
+    for (line, target) in aliases.into_iter().filter(|(line, to)| !is_own_alias && line.file != own && hides(to)) {
         let kind = LoadRuleKind::OtherModule(target.to_owned());
         rules.push(LoadRule { place: line.format_location(), file: line.file.clone(), kind });
     }
@@ -146,6 +149,7 @@ mod tests {
         assert_eq!(kinds(&[("/m/a.conf", "alias nvidia-drm off")]), std::slice::from_ref(&off));
         assert_eq!(kinds(&[("/m/a.conf", "alias nvidia* off")]), [off]);
         assert_eq!(kinds(&[("/m/a.conf", "alias nvidia off"), ("/m/b.conf", "alias pci:v0* nvidia_drm")]), []);
+        assert_eq!(kinds(&[("/m/a.conf", "alias nvidia_drm extra")]), [], "no module has the name: it is an alias");
         let both = [("/m/a.conf", "alias nvidia_drm extra"), ("/m/b.conf", "alias nvidia_drm nvidia-drm")];
         assert_eq!(kinds(&both), [], "both are loaded");
         assert!(list(&[("/m/a.conf", "alias nvidia_drm off")], "").iter().all(LoadRule::denies_modprobe));

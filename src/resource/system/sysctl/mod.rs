@@ -91,7 +91,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let key = required_text(fields, "key")?;
     let place = key_path(key);
     let strange = |c: char| !(c.is_ascii_alphanumeric() || "_-./:@+".contains(c));
-    // A leading `-` is no part of a name: in `sysctl.d` it lets systemd ignore errors.
+    // A leading `-` does not belong to a name: in `sysctl.d` it lets systemd ignore errors.
     if key.contains(strange)
         || key.starts_with('-')
         || !place.contains('/')
