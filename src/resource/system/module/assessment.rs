@@ -123,7 +123,7 @@ fn assess_other_sources(
 /// to another module. With `loaded: true` its loading is compared too, and says so.
 fn lacks_module_at_boot(want: &KernelModuleResource, state: &ModuleState, rules: &[LoadRule]) -> bool {
     let leads_elsewhere =
-        |rule: &LoadRule| matches!(rule.kind, LoadRuleKind::OtherModule(_) | LoadRuleKind::InstallCommand(_));
+        |rule: &LoadRule| matches!(rule.kind, LoadRuleKind::OtherModule { .. } | LoadRuleKind::InstallCommand(_));
     let is_compared = want.at_boot == Some(true) && want.loaded != Some(true);
     is_compared && state.is_missing && !rules.iter().any(leads_elsewhere)
 }
@@ -221,7 +221,7 @@ fn describe_rule(rule: &LoadRule) -> String {
     match &rule.kind {
         LoadRuleKind::Denylisted => "also blacklists it".to_owned(),
         LoadRuleKind::KernelRefuses => "lets the kernel refuse it".to_owned(),
-        LoadRuleKind::OtherModule(other) => format!("has `{other}` loaded in its place"),
+        LoadRuleKind::OtherModule { module, .. } => format!("has `{module}` loaded in its place"),
         LoadRuleKind::InstallCommand(command) => format!("runs `{command}` instead of loading it"),
     }
 }

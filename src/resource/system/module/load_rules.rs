@@ -20,7 +20,12 @@ pub(super) enum LoadRuleKind {
     /// `module_blacklist=`: the kernel refuses to load it.
     KernelRefuses,
     /// `alias`: `modprobe` and systemd load the other module in its place; `off` is the usual name for none.
-    OtherModule(String),
+    OtherModule {
+        /// The module that is loaded.
+        module: String,
+        /// Whether the kernel also has a module of the name, which is not loaded. Otherwise the name is only an alias.
+        hides: bool,
+    },
     /// `install`: `modprobe` and systemd run this command instead of loading the module.
     InstallCommand(String),
 }
@@ -29,7 +34,8 @@ impl LoadRule {
     /// Returns whether the rule keeps systemd from loading the module at boot.
     pub fn denies_boot(&self) -> bool {
         match &self.kind {
-            LoadRuleKind::Denylisted | LoadRuleKind::KernelRefuses | LoadRuleKind::OtherModule(_) => true,
+            LoadRuleKind::Denylisted | LoadRuleKind::KernelRefuses => true,
+            LoadRuleKind::OtherModule { hides, .. } => *hides,
             LoadRuleKind::InstallCommand(command) => does_nothing(command),
         }
     }
@@ -50,11 +56,9 @@ pub(super) fn list_load_rules(state: &ModuleState, name: &str, own: &str) -> Vec
     let mut has_install = false;
     let aliases = list_aliases(state, name);
     let is_own_alias = aliases.iter().any(|(_, target)| is_same_name(target, name));
-    // A name that is only an alias is there to load the other module.
     let is_module = state.available || state.presence != ModulePresence::NotLoaded;
-    let hides = |target: &str| target == "off" || is_module;
-    for (line, target) in aliases.into_iter().filter(|(line, to)| !is_own_alias && line.file != own && hides(to)) {
-        let kind = LoadRuleKind::OtherModule(target.to_owned());
+    for (line, target) in aliases.into_iter().filter(|(line, _)| !is_own_alias && line.file != own) {
+        let kind = LoadRuleKind::OtherModule { module: target.to_owned(), hides: target == "off" || is_module };
         rules.push(LoadRule { place: line.format_location(), file: line.file.clone(), kind });
     }
     for line in &state.modprobe {
@@ -145,11 +149,12 @@ mod tests {
         let kinds = |lines: &[(&str, &str)]| -> Vec<LoadRuleKind> {
             list(lines, "").into_iter().map(|rule| rule.kind).collect()
         };
-        let off = LoadRuleKind::OtherModule("off".to_owned());
+        let off = LoadRuleKind::OtherModule { module: "off".to_owned(), hides: true };
         assert_eq!(kinds(&[("/m/a.conf", "alias nvidia-drm off")]), std::slice::from_ref(&off));
         assert_eq!(kinds(&[("/m/a.conf", "alias nvidia* off")]), [off]);
         assert_eq!(kinds(&[("/m/a.conf", "alias nvidia off"), ("/m/b.conf", "alias pci:v0* nvidia_drm")]), []);
-        assert_eq!(kinds(&[("/m/a.conf", "alias nvidia_drm extra")]), [], "no module has the name: it is an alias");
+        let only_alias = list(&[("/m/a.conf", "alias nvidia_drm extra")], "");
+        assert!(only_alias.len() == 1 && !only_alias[0].denies_boot(), "the name loads the other module");
         let both = [("/m/a.conf", "alias nvidia_drm extra"), ("/m/b.conf", "alias nvidia_drm nvidia-drm")];
         assert_eq!(kinds(&both), [], "both are loaded");
         assert!(list(&[("/m/a.conf", "alias nvidia_drm off")], "").iter().all(LoadRule::denies_modprobe));
