@@ -114,7 +114,7 @@ pub struct HostWarning {
 }
 
 /// One step on one host.
-// A hundred thousand hosts have millions of them: equal ones are shared ([`SharedList`]), and what is rare is boxed.
+// A hundred thousand hosts have millions of them: equal ones are shared ([`SharedList`]), and rare parts are boxed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct StepPlan {
     /// The step: recipe, step and item of an `each`.

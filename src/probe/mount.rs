@@ -276,7 +276,7 @@ impl MountOutput {
 
     /// Reports whether the kernel made the mount as a copy of one that covers a mount at `path`. What is mounted over a
     /// bind mount is also mounted over its source if both are in one peer group (`mount_namespaces(7)`), as systemd
-    /// arranges it; then both show the same, and neither what was bound.
+    /// arranges it; then both show the same, and neither shows the bound directory.
     fn is_copy_of_cover(&self, row: &MountTableRow, path: &str) -> bool {
         let find_parent = |row: &MountTableRow| self.rows.iter().find(|other| other.id == row.parent);
         self.rows.iter().filter(|cover| cover.point == path).any(|cover| {

@@ -75,7 +75,7 @@ pub enum ProbeReading {
     Output(ProbeOutput),
 }
 
-/// What a host answered to a probe, or why there is no answer.
+/// The answer of a host to a probe, or why it is unknown.
 pub(super) type ProbeAnswer = Result<ProbeReading, UnansweredReason>;
 
 /// The output of a command.

@@ -151,7 +151,7 @@ impl MeasureContext<'_> {
         }
         match self.expect(group, None) {
             _ if !logs.iter().any(|log| log.has_result) => {
-                TestVerdict::not_measured("the pod that prints the result does not exist any more")
+                TestVerdict::not_measured("the pod that prints the result was gone before its log was read")
             }
             // Each process logs its own network.
             _ if plan.launch.kind == TestJobKind::PyTorchJob && logs.len() < plan.nodes.len() => {

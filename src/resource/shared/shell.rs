@@ -334,8 +334,8 @@ pub(in crate::resource) fn open_directory_action(path: &str, own: &str, mode: u3
         .code("dir=${path%/*} name=${path##*/}\nenter \"$dir\"\n")
 }
 
-/// Sets `$real`, the path without links. Fails if a file system, including a bind mount of the same file system, is mounted at `./$name` or below it: a
-/// removal would delete files of that mount. The kernel reports the real path of the directory.
+/// Sets `$real`, the path without links. Fails if a file system, including a bind mount of the same file system, is mounted
+/// at `./$name` or below it: a removal would delete files of that mount. The kernel reports the real path of the directory.
 pub(in crate::resource) const REFUSE_MOUNTS: &str = r#"
 real=$(readlink -n /proc/self/cwd; printf x)
 real=${real%x}

@@ -403,71 +403,60 @@ fn removal_of_an_already_removed_group_succeeds() {
     assert!(acted.status.success(), "{}", String::from_utf8_lossy(&acted.stderr));
 }
 
-#[test]
-fn invalid_unit_is_not_installed() {
+/// Returns a trial with its own folder of units, which is the second value.
+fn with_own_units() -> Option<(ActionTrial, String)> {
     if !is_root() || !Path::new("/usr/bin/systemd-analyze").exists() {
         eprintln!("skipped: needs systemd-analyze");
-        return;
+        return None;
     }
     let mut trial = ActionTrial::new();
     let units = trial.path("units");
     std::fs::create_dir(&units).unwrap();
     trial.moved.push(("/etc/systemd/system", units.clone()));
-    let build = |program: &str, line: &str| {
-        let content = format!("[Service]\nExecStart={program}\n{line}\n");
-        trial.build("unit", &json!({ "name": "forge-trial", "content": content }), false)
+    Some((trial, units))
+}
+
+/// Runs the action of a unit that does not exist yet.
+fn install_unit(trial: &ActionTrial, name: &str, content: &str) -> Output {
+    let unit = trial.build("unit", &json!({ "name": name, "content": content }), false);
+    let answers = json!({
+        format!("path /etc/systemd/system/{name}"): "absent",
+        "path /etc/systemd/system": { "kind": "directory", "mode": "0755" },
+        format!("unit {name}"): { "load": "not-found" },
+    });
+    let seen = build_observation(unit.as_ref(), &[], None, &answers, &json!("new"));
+    let judgement = unit.assess(&seen, &trial.context());
+    trial.run_action("dash", unit.render_action(&judgement, &trial.context()).into_script().body)
+}
+
+#[test]
+fn invalid_unit_is_not_installed() {
+    let Some((trial, units)) = with_own_units() else { return };
+    let act = |program: &str, line: &str| {
+        install_unit(&trial, "forge-trial.service", &format!("[Service]\nExecStart={program}\n{line}\n"))
     };
-    let act = |unit: &dyn Resource| {
-        let answers = json!({
-            "path /etc/systemd/system/forge-trial.service": "absent",
-            "path /etc/systemd/system": { "kind": "directory", "mode": "0755" },
-            "unit forge-trial.service": { "load": "not-found" },
-        });
-        let seen = build_observation(unit, &[], None, &answers, &json!("new"));
-        let judgement = unit.assess(&seen, &trial.context());
-        trial.run_action("dash", unit.render_action(&judgement, &trial.context()).into_script().body)
-    };
+    let missing = "[Unit]\nRequires=forge-late.socket\n";
     for (program, line, why) in [
         ("/nonexistent/program", "X-Own=1", "is not executable"),
+        ("/nonexistent/program", missing, "is not executable"),
         ("/bin/true", "UnknownKey=1", "'UnknownKey'"),
         ("/bin/true", "LimitMEMLOCK=lots", "ignoring: lots"),
     ] {
-        let refused = act(build(program, line).as_ref());
+        let refused = act(program, line);
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(!refused.status.success() && said.contains(why), "{said}");
         assert_eq!(std::fs::read_dir(&units).unwrap().count(), 0);
     }
-    let missing = "[Unit]\nRequires=forge-late.socket\n";
-    let refused = act(build("/nonexistent/program", missing).as_ref());
-    assert!(!refused.status.success() && std::fs::read_dir(&units).unwrap().count() == 0);
     // A later step may declare the socket.
-    let taken = act(build("/bin/true", missing).as_ref());
+    let taken = act("/bin/true", missing);
     assert!(Path::new(&units).join("forge-trial.service").exists(), "{}", String::from_utf8_lossy(&taken.stderr));
 }
 
 /// The service of a socket may come with a later step.
 #[test]
 fn socket_is_installed_before_its_service() {
-    if !is_root() || !Path::new("/usr/bin/systemd-analyze").exists() {
-        eprintln!("skipped: needs systemd-analyze");
-        return;
-    }
-    let mut trial = ActionTrial::new();
-    let units = trial.path("units");
-    std::fs::create_dir(&units).unwrap();
-    trial.moved.push(("/etc/systemd/system", units.clone()));
-    let act = |line: &str| {
-        let content = format!("[Socket]\n{line}\n");
-        let unit = trial.build("unit", &json!({ "name": "forge-trial.socket", "content": content }), false);
-        let answers = json!({
-            "path /etc/systemd/system/forge-trial.socket": "absent",
-            "path /etc/systemd/system": { "kind": "directory", "mode": "0755" },
-            "unit forge-trial.socket": { "load": "not-found" },
-        });
-        let seen = build_observation(unit.as_ref(), &[], None, &answers, &json!("new"));
-        let judgement = unit.assess(&seen, &trial.context());
-        trial.run_action("dash", unit.render_action(&judgement, &trial.context()).into_script().body)
-    };
+    let Some((trial, units)) = with_own_units() else { return };
+    let act = |line: &str| install_unit(&trial, "forge-trial.socket", &format!("[Socket]\n{line}\n"));
     let refused = act("ListenStream=/run/forge-trial.sock\nBacklog=lots");
     assert!(!refused.status.success(), "{}", String::from_utf8_lossy(&refused.stderr));
     let taken = act("ListenStream=/run/forge-trial.sock");

@@ -101,7 +101,7 @@ fn job_that_does_not_succeed_is_not_measured_whatever_it_printed() {
     for (end, why) in cases {
         let measured = judge(end, vec![log(true, &format!("{OVER_IB}{LISTING}"))], None);
         assert_eq!(measured.verdict, TestVerdict::not_measured(why));
-        assert_eq!(measured.outputs.len(), 1, "the report has what was printed");
+        assert_eq!(measured.outputs.len(), 1, "the report has the log");
     }
     let good = || vec![log(true, &format!("{OVER_IB}{LISTING}"))];
     let left = judge(TestJobEnd::Succeeded, good(), Some("pod p still exists"));
@@ -113,7 +113,7 @@ fn job_that_does_not_succeed_is_not_measured_whatever_it_printed() {
     let left = judge(TestJobEnd::OutOfTime, good(), Some("pod p still exists"));
     let why = "the limit of 600 s stopped the job; the job could not be deleted: pod p still exists";
     assert_eq!(left.verdict, TestVerdict::not_measured(why));
-    let gone = "the pod that prints the result does not exist any more";
+    let gone = "the pod that prints the result was gone before its log was read";
     assert_eq!(judge(TestJobEnd::Succeeded, Vec::new(), None).verdict, TestVerdict::not_measured(gone));
 }
 

@@ -1,7 +1,9 @@
 //! `user`: an account on the host.
 
+mod account_script;
 mod user_diff;
 
+use self::account_script::{EXPLAIN, OWN_GROUP, REMOVE, TAKE_BACK, UNLOCK, render_removal_with_home};
 use self::user_diff::{UserAttributes, UserComparison, UserDiff, describe_lock};
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, StepVerdict, UndoDeclaration, UndoEffect, Value};
@@ -15,7 +17,6 @@ use crate::resource::shared::shell::RETRY_FUNCTION;
 use crate::resource::shared::support::{
     bad_value, check_account_name, output, path_state, required_text, user_state, will_be_provided,
 };
-use crate::resource::shared::system_directories::refuse_system_directories;
 use crate::resource::traits::{EffectReach, KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredMembership,
@@ -411,61 +412,11 @@ fn may_be_executed(state: &PathState) -> bool {
     }
 }
 
-/// Removes the account with its home, unless that would remove what is not the account's.
-fn render_removal_with_home(opened: ShellFragment, before: &UserInfo) -> ShellFragment {
-    let [check, remove] = REMOVE_WITH_HOME;
-    let action =
-        opened.code("set --").word(&before.home).word(before.uid.to_string()).code("\nhome=$1 uid=$2").code(check);
-    refuse_system_directories(action.code(shell::REFUSE_MOUNTS)).code(remove)
-}
-
 /// Prints the account with a uid. Status 2 if no account has it.
 const HOLDER_OF_UID: &str = "getent passwd \"$FORGE_UID\"";
 
 /// Time limit for the account with a uid, in seconds: a directory service may be asked.
 const HOLDER_LIMIT: u64 = 20;
-
-/// Creates a group with the account's own name, unless it exists already.
-const OWN_GROUP: &str = r#"
-if [ "$group" = "$name" ] && ! getent group "$group" >/dev/null; then set -- --user-group; else set -- --gid "$group"; fi
-patient useradd"#;
-
-/// Exit status 12: `useradd` has made the account, but not its home. With the account, the next run would find nothing to do.
-const TAKE_BACK: &str = r#" || { [ "$status" -ne 12 ] || userdel -- "$name"; exit 1; }
-"#;
-
-const UNLOCK: &str = "patient usermod --unlock -- \"$name\" || exit 1\n";
-const REMOVE: &str = "patient userdel -- \"$name\" || exit 1\n";
-
-/// `userdel --remove` leaves a home that belongs to another account, and only warns; it deletes what is mounted in a home.
-/// Exit status 12: the account is gone, but its home or mail was not there to be removed.
-const REMOVE_WITH_HOME: [&str; 2] = [
-    r#"
-while [ "${home%/}" != "$home" ]; do home=${home%/}; done
-if [ -e "$home" ] || [ -L "$home" ]; then (
-  name=${home##*/} path=$home
-  cd -P -- "${home%/*}/" || fail "cannot enter the directory of the home $home"
-  [ ! -L "./$name" ] && [ -d "./$name" ] || fail "the home $home is not a directory: nothing was removed"
-  [ "$(stat -c %u -- "./$name")" = "$uid" ] || fail "the home $home belongs to another account: nothing was removed"
-"#,
-    r#") || exit 1; fi
-patient userdel --remove -- "$name"
-status=$?
-if [ "$status" -ne 0 ] && [ "$status" -ne 12 ]; then exit 1; fi
-[ ! -e "$home" ] || fail "the account is gone, but userdel left its home $home"
-"#,
-];
-
-const EXPLAIN: &[(&str, &str)] = &[
-    ("belongs to another account", "omit `remove_home`, and remove the directory with an `absent` step"),
-    ("a file system is mounted", "unmount it first"),
-    ("is currently used by process", "the account has running processes: stop them first"),
-    ("is currently logged in", "the account is logged in: end its sessions first"),
-    ("is not unique", "the uid belongs to another account: run `getent passwd` on the host"),
-    ("does not exist", "a group does not exist: add a `group` step before this one"),
-    ("passwordless", "the account has no password to unlock: set one, or omit `locked`"),
-    shell::EXPLAIN_LOCKED_ACCOUNTS,
-];
 
 impl DeclaredResource for UserResource {
     fn kind(&self) -> &'static str {

@@ -100,7 +100,7 @@ fn compare_unit(
     parts.check_enablement(want, unit);
     let installed = parts.predict_enablement(want, unit, cx.predicted);
     parts.check_activity(want, unit, cx.predicted)?;
-    // Without inputs, what runs is no concern of a step that declares any state.
+    // Without inputs, a step that declares any state leaves the process alone.
     let renews = want.running || want.any_state && !cx.inputs.is_empty();
     if renews && is_active(unit) {
         parts.check_renewal(want, unit, seen, cx)?;

@@ -64,30 +64,3 @@ dir=${1%/*}
 const REMOVE_EMPTY_FOLDER: &str = r#"
 rmdir --ignore-fail-on-non-empty -- "${1%/*}"
 "#;
-
-/// Loads the unit `$1` with the candidate as its drop-in `$2`, in a folder that precedes those of systemd. A unit that
-/// systemd rejects without it too says nothing about the candidate, and as with a whole unit, one that it names may come
-/// later. A template has no instance to load.
-pub(super) const VERIFY_DROP_IN: &str = r#"command -v systemd-analyze >/dev/null 2>&1 || exit 0
-case $1 in *@.*) exit 0 ;; esac
-from=$(systemctl show --property=FragmentPath --value -- "$1" 2>/dev/null)
-[ -f "$from" ] || exit 0
-trial=$(mktemp -d) || exit 1
-said=$(mkdir -- "$trial/$1.d" && cp -- "$FORGE_FILE" "$trial/$1.d/$2" &&
-  SYSTEMD_UNIT_PATH=$trial: systemd-analyze verify --man=no "$from" 2>&1)
-status=$? ignored= missing= wrong=
-while IFS= read -r line; do
-  case $line in
-    "$trial/$1.d/$2":*", ignoring"* | "$trial/$1.d/$2":*". Ignoring"*) ignored=1 ;;
-    "$1: "*": Unit "*" not found." | "$1: "*" not loaded, socket cannot be started.") missing=1 ;;
-    "$1: "* | "$trial/$1.d/$2":*) wrong=1 ;;
-  esac
-done <<SAID
-$said
-SAID
-rm -rf -- "$trial"
-[ -z "$said" ] || printf '%s\n' "$said" >&2
-[ -z "$ignored" ] || exit 1
-[ -z "$missing" ] || [ -n "$wrong" ] || exit 0
-[ "$status" -ne 0 ] && systemd-analyze verify --man=no "$from" >/dev/null 2>&1 || exit 0
-exit "$status""#;

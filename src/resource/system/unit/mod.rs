@@ -1,10 +1,11 @@
 //! `unit`: a systemd unit file or drop-in, loaded by the manager.
 
+mod check_script;
 mod drop_in;
 mod load_path;
 mod unit_text;
 
-use self::drop_in::{DROP_IN, VERIFY_DROP_IN, lacks_unit, parse_drop_in};
+use self::drop_in::{DROP_IN, lacks_unit, parse_drop_in};
 pub(in crate::resource) use self::drop_in::{make_drop_in_folder, remove_empty_drop_in_folder};
 pub(in crate::resource) use self::load_path::{is_drop_in_path, is_read_by_manager, is_unit_path};
 use self::load_path::{is_earlier, is_later, is_local_drop_in, last_names};
@@ -60,7 +61,7 @@ not: a socket and its service name each other. A drop-in is checked together wit
 this step in the `restart_on` of a `service`. If systemd has read the unit without this file, the change also sets the
 ctime of the file, and a service that started without it restarts; forge cannot tell this if something else reloaded the
 manager before. A mask (a link to `/dev/null`) at the path is replaced, and the plan says so. The links of targets and
-aliases that the new `[Install]` section does not name any longer are removed.
+aliases that the new `[Install]` section lacks are removed.
 
 **Secrets** are rejected, because every account can read units with `systemctl cat` and `systemctl show`. Write them
 with a `file` step of mode 0600, and name that file in `EnvironmentFile=` or `LoadCredential=`.
@@ -323,7 +324,7 @@ impl UnitResource {
             true => make_drop_in_folder(&target.path),
             false => ShellFragment::new(),
         };
-        let verify = if self.drop_in { self.render_drop_in_check() } else { VERIFY.to_owned() };
+        let verify = if self.drop_in { self.render_drop_in_check() } else { check_script::render_unit_check() };
         folder.append_fragment(target.render_write(cx, self.backup, &verify))
     }
 
@@ -331,30 +332,9 @@ impl UnitResource {
         let file = self.target.path.rsplit('/').next().unwrap_or_default();
         // Only a NUL byte cannot be quoted, and a name has none.
         let quote = |word| shlex::try_quote(word).unwrap_or_default();
-        format!("set -- {} {}\n{VERIFY_DROP_IN}", quote(self.name.as_str()), quote(file))
+        check_script::render_drop_in_check(&quote(self.name.as_str()), &quote(file))
     }
 }
-
-/// systemd derives a unit's type from its file name, which the candidate has. It loads a unit without the lines that it
-/// cannot read, and only warns about them: then the unit would not be what the step declares. A unit that it names may come
-/// with a later step: a socket and its service name each other.
-const VERIFY: &str = r#"command -v systemd-analyze >/dev/null 2>&1 || exit 0
-said=$(systemd-analyze verify --man=no "$FORGE_FILE" 2>&1)
-status=$?
-name=${FORGE_FILE##*/} ignored= missing= wrong=
-while IFS= read -r line; do
-  case $line in
-    "$FORGE_FILE":*", ignoring"* | "$FORGE_FILE":*". Ignoring"*) ignored=1 ;;
-    "$name: "*": Unit "*" not found." | "$name: "*" not loaded, socket cannot be started.") missing=1 ;;
-    "$name: "* | "$FORGE_FILE":*) wrong=1 ;;
-  esac
-done <<SAID
-$said
-SAID
-[ -z "$said" ] || printf '%s\n' "$said" >&2
-[ -z "$ignored" ] || exit 1
-[ -z "$missing" ] || [ -n "$wrong" ] || exit 0
-exit "$status""#;
 
 /// The end of a loop over links. A file of that name is not what `systemctl enable` made.
 const REMOVE_LINKS: &str = r#"; do if [ -L "$link" ]; then rm -f -- "$link" && linked=yes; fi; done

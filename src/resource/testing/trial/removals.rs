@@ -25,7 +25,7 @@ fn system_directory_behind_a_link_is_not_removed() {
     }
 }
 
-/// `userdel --remove` leaves a home of another account without an error, and empties what is mounted in a home.
+/// `userdel --remove` leaves a home of another account without an error, and empties file systems mounted in a home.
 #[test]
 fn account_stays_if_its_home_cannot_be_removed() {
     if !is_root() {
