@@ -112,7 +112,7 @@ impl MeasureContext<'_> {
                 TestVerdict::not_measured(format!("the limit of {} s stopped the job", definition.limit_s))
             }
             TestJobEnd::Stopped => TestVerdict::not_measured(STOPPED),
-            TestJobEnd::Deleted => TestVerdict::not_measured("another user deleted the job"),
+            TestJobEnd::Deleted => TestVerdict::not_measured("the job disappeared from the API during the measurement"),
             TestJobEnd::NoSuchKind => {
                 TestVerdict::not_measured(format!("the cluster has no kind {kind} of {api_version}"))
             }

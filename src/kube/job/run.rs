@@ -84,7 +84,7 @@ impl ClusterWriter {
         let (began, mut lapses, mut told) = (Instant::now(), 0, String::new());
         loop {
             match self.looker.cluster.snapshot_workload(made).await {
-                Ok(None) => return Ok(failed_end("another user deleted it", WorkloadSnapshot::default())),
+                Ok(None) => return Ok(failed_end("it disappeared from the API", WorkloadSnapshot::default())),
                 Ok(Some(seen)) => {
                     lapses = 0;
                     if seen.summarize_state() != told {

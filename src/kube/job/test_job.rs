@@ -48,7 +48,7 @@ pub enum TestJobEnd {
     OutOfTime,
     /// The user stopped the run.
     Stopped,
-    /// Another user deleted it.
+    /// The API no longer has it, and forge did not delete it.
     Deleted,
     /// The API has no such kind.
     NoSuchKind,

@@ -94,7 +94,7 @@ fn job_that_does_not_succeed_is_not_measured_whatever_it_printed() {
         (TestJobEnd::NotStarted("no GPU is free".to_owned()), "the pods did not start within 300 s: no GPU is free"),
         (TestJobEnd::OutOfTime, "the limit of 600 s stopped the job"),
         (TestJobEnd::Stopped, "stopped"),
-        (TestJobEnd::Deleted, "another user deleted the job"),
+        (TestJobEnd::Deleted, "the job disappeared from the API during the measurement"),
         (TestJobEnd::NoSuchKind, "the cluster has no kind Job of batch.volcano.sh/v1alpha1"),
         (TestJobEnd::Refused("namespaces \"tests\" not found".to_owned()), "namespaces \"tests\" not found"),
     ];
