@@ -55,7 +55,7 @@ fn large_artifact_upload_resumes_after_a_kill() {
         format!("  - name: driver\n    artifact: {{ path: {path}, url: \"{base}/driver.run\", sha256: {digest} }}\n")
     };
     let project = project(&nodes, &step("/opt/driver.run"));
-    assert_eq!(project.forge(["fetch", "inventory.yaml"]).code, 0);
+    project.forge(["fetch", "inventory.yaml"]).must_exit(0);
 
     let mut child = project.command(["apply", "inventory.yaml", "--yes", "-v"]).stderr(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -109,7 +109,7 @@ fn unavailable_or_mismatched_artifact_changes_nothing() {
         assert_eq!(out.code, 69, "{out}");
         assert!(out.stderr.contains("1 artifact unavailable; nothing was changed"), "{out}");
         assert!(out.stderr.contains(word), "{out}");
-        assert_eq!(project.forge(["fetch", "inventory.yaml"]).code, 69);
+        project.forge(["fetch", "inventory.yaml"]).must_exit(69);
         let out = project.forge(["apply", "inventory.yaml", "--yes", "--offline"]);
         assert!(out.code == 69 && out.stderr.contains("and `--offline` is set"), "{out}");
     }
@@ -161,8 +161,8 @@ fn host_fetch_resumes_and_hides_credentials_from_redirects() {
     // With `--offline`, the controller sends it if it is in the cache.
     node.must("rm /opt/x.run");
     let (asked, offline) = (server.asked().len(), ["apply", "inventory.yaml", "--yes", "--offline"]);
-    assert_eq!(project.forge(offline).code, 69);
-    assert_eq!(project.forge(["fetch", "inventory.yaml"]).code, 0);
+    project.forge(offline).must_exit(69);
+    project.forge(["fetch", "inventory.yaml"]).must_exit(0);
     let out = project.forge(offline);
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(server.asked().len(), asked + 1);

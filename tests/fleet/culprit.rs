@@ -218,7 +218,7 @@ fn reboots(node: &Node, project: &Project) {
 /// If the logs are missing, the source is unknown, with the reason. A user's own journal, which reaches further back
 /// than the system's, is no substitute.
 fn unreadable(node: &Node, project: &Project) {
-    assert_eq!(project.forge(["apply", "repair.json", "--yes", "--quiet"]).code, 0);
+    project.forge(["apply", "repair.json", "--yes", "--quiet"]).must_exit(0);
     let changed =
         ssh(node, "deploy", "sudo apt-get install -qqy forge-gpu-driver=1.1 >/dev/null 2>&1; sudo systemctl stop lamp");
     assert!(changed.ok(), "{changed}");

@@ -95,7 +95,7 @@ fn each_change_without_forge_is_classified_and_repaired() {
 fn recipe_changes_are_distinguished_from_machine_changes() {
     let Some(nodes) = Fleet::take(1) else { return };
     let (node, project) = (&nodes[0], project(&nodes, KINDS));
-    assert_eq!(project.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).code, 0);
+    project.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).must_exit(0);
     let project = project.recipe("kinds", &KINDS.replace("'0640'", "'0600'").replace("/bin/sh }", "/bin/dash }"));
     let (out, document) = drift(&project);
     assert_eq!(out.code, 2, "{out}");
@@ -118,11 +118,11 @@ fn recipe_changes_are_distinguished_from_machine_changes() {
 fn drift_writes_nothing_on_the_host() {
     let Some(nodes) = Fleet::take(1) else { return };
     let (node, project) = (&nodes[0], project(&nodes, KINDS));
-    assert_eq!(project.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).code, 0);
+    project.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).must_exit(0);
     node.must("chmod 0777 /srv/drift");
     let before = node.snapshot();
     for _ in 0..2 {
-        assert_eq!(drift(&project).0.code, 2);
+        drift(&project).0.must_exit(2);
     }
     assert_eq!(node.snapshot(), before);
     let recorded = project.forge(["drift", "inventory.yaml", "--record", "seen.json"]);
@@ -156,7 +156,7 @@ fn built_in_probes_work_on_a_read_only_host() {
     let Some(nodes) = Fleet::take(1) else { return };
     let Some(fleet) = Fleet::require() else { return };
     let (node, plain) = (&nodes[0], project(&nodes, KINDS));
-    assert_eq!(plain.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).code, 0);
+    plain.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).must_exit(0);
     node.write("/usr/local/sbin/read-only", READ_ONLY);
     node.must("chmod 0755 /usr/local/sbin/read-only");
     let command = format!("[ssh, -F, {}, {}, /usr/local/sbin/read-only]", fleet.ssh_config.display(), node.name);
@@ -188,7 +188,7 @@ steps:
     command: { check: 'touch /srv/written; test -e /srv/there', apply: touch /srv/there }
 ";
     let plain = project(&nodes, recipe);
-    assert_eq!(plain.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).code, 0);
+    plain.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).must_exit(0);
     node.must("rm /srv/written");
     let (out, _) = drift(&plain);
     assert_eq!((out.code, node.exists("/srv/written")), (0, false), "{out}");
@@ -222,7 +222,7 @@ fn gpu_off_the_bus_is_a_hardware_fault_with_an_action() {
     let Some(nodes) = Fleet::take(1) else { return };
     let (node, project) = (&nodes[0], project(&nodes, GPUS));
     node.profile("h100x8-ndr");
-    assert_eq!(project.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).code, 0);
+    project.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).must_exit(0);
     let (out, document) = drift(&project);
     assert_eq!((out.code, told(&document)), (0, vec![]), "{out}");
     node.fault("gpu-off-bus", true);

@@ -57,7 +57,7 @@ fn links_are_compared_without_a_reload_of_systemd() {
         let applied = project.forge(["apply", "inventory.yaml", "--yes"]);
         assert_eq!((applied.code, node.must("systemctl is-enabled early").as_str()), (0, "enabled"), "{applied}");
     };
-    assert_eq!(project.forge(["apply", "inventory.yaml", "--yes"]).code, 0);
+    project.forge(["apply", "inventory.yaml", "--yes"]).must_exit(0);
     node.must("systemctl disable --no-reload early");
     assert_eq!(node.must("systemctl show -P UnitFileState early"), "enabled", "systemd's memory");
     repair("enabled, but not started by multi-user.target");
@@ -67,7 +67,7 @@ fn links_are_compared_without_a_reload_of_systemd() {
     // The other way round: systemd calls a unit disabled that the next boot starts.
     let off = RECIPE.replace("{ name: early, enabled: true }", "{ name: early, enabled: false }");
     let project = project.recipe("boot", &off);
-    assert_eq!(project.forge(["apply", "inventory.yaml", "--yes"]).code, 0);
+    project.forge(["apply", "inventory.yaml", "--yes"]).must_exit(0);
     node.must("systemctl enable --no-reload early");
     let planned = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
     assert!(planned.code == 2 && planned.stdout.contains("enabled → disabled"), "{planned}");
@@ -84,7 +84,7 @@ fn mask_until_the_next_boot_is_removed() {
     let project =
         Project::new(&nodes).recipe("unmasked", recipe).inventory("apply:\n  - { recipe: unmasked, on: all }\n");
     let apply = || project.forge(["apply", "inventory.yaml", "--yes"]);
-    assert_eq!(apply().code, 0);
+    apply().must_exit(0);
     for mask in ["--runtime", "--no-reload"] {
         node.must(&format!("systemctl stop forge-demo; systemctl mask {mask} forge-demo; systemctl daemon-reload"));
         assert!(node.sh("systemctl is-enabled forge-demo").stdout.starts_with("masked"));
@@ -100,7 +100,7 @@ fn new_target_of_a_unit_is_planned_with_its_service() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     let project = Project::new(&nodes).recipe("boot", RECIPE).inventory("apply:\n  - { recipe: boot, on: all }\n");
-    assert_eq!(project.forge(["apply", "inventory.yaml", "--yes"]).code, 0);
+    project.forge(["apply", "inventory.yaml", "--yes"]).must_exit(0);
     let project = project.recipe("boot", &RECIPE.replace("multi-user.target", "multi-user.target timers.target"));
     let plan = project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
     let told = "an earlier step installs it in timers.target";
@@ -122,7 +122,7 @@ fn links_of_former_targets_are_removed() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     let project = Project::new(&nodes).recipe("boot", RECIPE).inventory("apply:\n  - { recipe: boot, on: all }\n");
-    assert_eq!(project.forge(["apply", "inventory.yaml", "--yes"]).code, 0);
+    project.forge(["apply", "inventory.yaml", "--yes"]).must_exit(0);
     let list = "cd /etc/systemd/system && find . -name early.service -o -name first.service | sort";
     let before = node.must(list);
     let other = RECIPE.replace("multi-user.target", "timers.target").replace("        Alias=first.service\n", "");

@@ -73,7 +73,7 @@ fn unit_that_systemd_reads_from_another_file_blocks() {
     let told = format!("systemd reads `{other}` in place of the declared file");
     assert!(planned.code == 3 && planned.stdout.contains(&told), "{planned}");
     node.must(&format!("rm {other}; systemctl daemon-reload"));
-    assert_eq!(plan(&project).code, 0);
+    plan(&project).must_exit(0);
 }
 
 const BOOT: &str = r#"
@@ -109,5 +109,5 @@ fn files_that_change_the_next_boot_block() {
         assert!(planned.stdout.contains(&told), "no `{told}`: {planned}");
     }
     node.must(&format!("systemctl unmask systemd-sysctl; rm -r {table} {mount}; systemctl daemon-reload"));
-    assert_eq!(plan(&project).code, 0);
+    plan(&project).must_exit(0);
 }

@@ -12,7 +12,7 @@ fn taken_node_is_running_and_reset_discards_its_files() {
     let bytes = b"\0binary and no newline";
     node.write("/root/left-behind", bytes);
     assert_eq!(node.read("/root/left-behind"), bytes);
-    assert_eq!(node.sh("echo out; echo err >&2; exit 3").code, 3);
+    node.sh("echo out; echo err >&2; exit 3").must_exit(3);
     node.reset();
     assert!(!node.exists("/root/left-behind"));
 }

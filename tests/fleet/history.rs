@@ -40,7 +40,7 @@ fn finished_failed_and_killed_runs_are_shown_afterwards() {
     assert_eq!(table(&shown.stdout), table(&applied.stdout), "not as apply printed it:\n{shown}\n{applied}");
 
     let project = project.recipe("page", BAD);
-    assert_eq!(project.forge(["apply", "inventory.yaml", "--yes"]).code, 3);
+    project.forge(["apply", "inventory.yaml", "--yes"]).must_exit(3);
     let shown = project.forge(["show", "last"]);
     assert!(shown.code == 0 && shown.stdout.contains("| out of space"), "{shown}");
 

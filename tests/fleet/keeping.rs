@@ -33,7 +33,7 @@ fn look(project: &Project, state: &str) -> (i32, Vec<(String, String, String)>) 
 fn first_seen_time_is_read_from_the_host_without_history() {
     let Some(nodes) = Fleet::take(1) else { return };
     let (node, quiet) = (&nodes[0], project(&nodes, ""));
-    assert_eq!(quiet.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).code, 0);
+    quiet.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).must_exit(0);
     node.must("chmod 0600 /srv/page");
     let before = node.snapshot();
     let (code, found) = look(&quiet, "first");
@@ -68,7 +68,7 @@ fn first_seen_time_is_read_from_the_host_without_history() {
     node.must(&format!("sed -i 's/{since}/2999-01-01T00:00:00Z/g' {FILE}"));
     let (_, found) = look(&keeping, "f");
     assert_eq!(found[0].2, "new", "{found:?}");
-    assert_eq!(keeping.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).code, 0);
+    keeping.forge(["apply", "inventory.yaml", "--yes", "--quiet"]).must_exit(0);
     assert_eq!(look(&keeping, "g"), (0, vec![]));
     assert!(!node.exists(FILE), "the file remains without open findings");
 }

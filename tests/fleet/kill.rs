@@ -85,7 +85,7 @@ fn one_interrupt_finishes_the_running_step_and_names_it() {
     assert!(nodes[0].exists("/srv/one"), "the running step did not finish: {text}");
     assert!(!nodes[0].exists("/srv/two"), "a new step started: {text}");
     assert!(text.contains("r/first") && text.contains(&nodes[0].name), "the step in flight is not named: {text}");
-    assert_eq!(project.forge(["apply", "inventory.yaml", "--yes"]).code, 0);
+    project.forge(["apply", "inventory.yaml", "--yes"]).must_exit(0);
 }
 
 #[test]
@@ -113,5 +113,5 @@ fn two_interrupts_detach_and_the_next_apply_resumes_the_step() {
     let next = project.forge(["apply", "inventory.yaml", "--yes"]);
     assert_eq!(next.code, 0, "{next}");
     nodes[0].must("dpkg-query -W -f '${Status}' forge-slow | grep -q 'ok installed'");
-    assert_eq!(project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]).code, 0);
+    project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]).must_exit(0);
 }

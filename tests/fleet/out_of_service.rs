@@ -67,7 +67,7 @@ fn host_whose_verification_fails_stays_out_of_service() {
     assert!(drift.code == 2 && drift.stdout.contains(" opened is still open"), "{drift}");
     let out = apply(&project);
     assert!(out.code == 0 && !node.exists(MARK), "{out}");
-    assert_eq!(project.forge(["drift", "inventory.yaml"]).code, 0);
+    project.forge(["drift", "inventory.yaml"]).must_exit(0);
 }
 
 /// A measurement that the test decides: a number that the host has in a file.
@@ -118,7 +118,7 @@ fn host_is_not_brought_back_before_it_passes_its_tests() {
     // The host keeps the proof, so that drift knows whether it still holds.
     let proofs = String::from_utf8_lossy(&node.read("/var/lib/forge/applied/fleet@@proofs.json")).into_owned();
     assert!(proofs.contains("return/speed"), "{proofs}");
-    assert_eq!(project.forge(["drift", "inventory.yaml"]).code, 0);
+    project.forge(["drift", "inventory.yaml"]).must_exit(0);
     let left =
         node.sh("systemctl list-units --all --plain --no-legend 'forge-test-*'; ls /run/forge-test-* 2>/dev/null");
     assert_eq!(left.stdout, "");
@@ -169,7 +169,7 @@ fn undo_of_one_run_does_not_close_the_window_of_another() {
     node.must("touch /srv/served");
     let project = Project::new(&nodes).recipe("driver", DRIVER).recipe("page", PAGE);
     let project = project.inventory("apply: [{ recipe: page, on: all }]\n");
-    assert_eq!(apply(&project).code, 0);
+    apply(&project).must_exit(0);
     let run = node.must("ls /var/lib/forge/undo");
     project.rewrite("apply: [{ recipe: page, on: all }, { recipe: driver, on: all }]\n");
     let out = apply(&project);

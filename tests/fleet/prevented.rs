@@ -120,7 +120,7 @@ fn timer_with_an_unread_drop_in_is_reloaded() {
     assert!(applied.code == 0 && applied.stdout.contains("1 changed"), "{applied}");
     assert_eq!(node.must("systemctl show -P NeedDaemonReload -P AccuracyUSec job.timer"), "1h\nno");
     assert_eq!(node.must("systemctl show -P ActiveEnterTimestampMonotonic job.timer"), start);
-    assert_eq!(project.forge(["drift", "inventory.yaml"]).code, 0);
+    project.forge(["drift", "inventory.yaml"]).must_exit(0);
 }
 
 /// cron ignores the whole file, and systemd does not start the command.
@@ -231,7 +231,7 @@ fn masked_mount_unit_is_unmasked() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     let mount = project(&nodes, "- { name: m, mount: { path: /srv/my-data, source: tmpfs, fstype: tmpfs } }");
-    assert_eq!(apply(&mount).code, 0);
+    apply(&mount).must_exit(0);
     let unit = "'srv-my\\x2ddata.mount'";
     node.must(&format!("systemctl mask {unit} && mountpoint -q /srv/my-data"));
     let planned = mount.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
@@ -239,7 +239,7 @@ fn masked_mount_unit_is_unmasked() {
     let applied = apply(&mount);
     assert_eq!(applied.code, 0, "{applied}");
     node.must(&format!("umount /srv/my-data && systemctl start {unit} && mountpoint -q /srv/my-data"));
-    assert_eq!(mount.forge(["plan", "inventory.yaml", "--detailed-exitcode"]).code, 0);
+    mount.forge(["plan", "inventory.yaml", "--detailed-exitcode"]).must_exit(0);
 }
 
 /// The kernel shows for each bind mount which directory it is.
@@ -253,7 +253,7 @@ fn other_directory_that_is_bound_is_named() {
     assert_eq!(planned.code, 3, "{planned}");
     assert!(planned.stdout.contains("/srv/b` of `") && planned.stdout.contains("not `/srv/a`"), "{planned}");
     node.must("umount /srv/m");
-    assert_eq!(apply(&bind).code, 0);
+    apply(&bind).must_exit(0);
     node.must("findmnt -no SOURCE /srv/m | grep -q /srv/a");
     // A directory of a file system is not the file system.
     node.must("mount -t tmpfs tmpfs /srv/b && mkdir /srv/b/part /srv/whole && mount --bind /srv/b/part /srv/whole");
@@ -284,7 +284,7 @@ fn package_that_must_be_installed_again_is_repaired() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     let package = project(&nodes, "- { name: p, package: { name: forge-demo } }");
-    assert_eq!(apply(&package).code, 0);
+    apply(&package).must_exit(0);
     node.must(
         "sed -i '/^Package: forge-demo$/,/^$/s/^Status: install ok/Status: install reinstreq/' /var/lib/dpkg/status",
     );
@@ -327,20 +327,20 @@ fn file_that_another_inventory_declares_is_named() {
         project.inventory("apply: [{ recipe: page, on: all }]\n")
     };
     let (blue, green) = (project("blue", "blue"), project("green", "green"));
-    assert_eq!(apply(&blue).code, 0);
+    apply(&blue).must_exit(0);
     let drift = blue.forge(["drift", "inventory.yaml"]);
     assert!(drift.code == 0 && !drift.stdout.contains("with another declaration"), "{drift}");
     let planned = green.forge(["plan", "inventory.yaml"]);
     let says = "cluster `blue` was applied here with another declaration: path `/srv/page` by `page/page`, there by `page/page`, in run ";
     assert!(planned.stdout.contains(says) && !planned.stdout.contains("/srv/common` by"), "{planned}");
-    assert_eq!(apply(&green).code, 0);
+    apply(&green).must_exit(0);
     assert_eq!(node.must("cat /srv/page"), "green");
     let drift = blue.forge(["drift", "inventory.yaml"]);
     let says = "cluster `green` was applied here with another declaration: path `/srv/page` by `page/page`, there by `page/page`, applied after this one in run ";
     assert!(drift.code == 2 && drift.stdout.contains(says), "{drift}");
     // The hint says how to end it: another inventory that is no longer used.
     node.must("rm /var/lib/forge/applied/green@*");
-    assert_eq!(apply(&blue).code, 0);
+    apply(&blue).must_exit(0);
     let planned = blue.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
     assert!(planned.code == 0 && !planned.stdout.contains("with another declaration"), "{planned}");
 }
@@ -357,12 +357,12 @@ fn mount_shows_what_the_kernel_has() {
         project(&nodes, &steps)
     };
     let size = || node.must("findmnt -nbo SIZE /srv/a/m").trim().parse::<u64>().expect("a size");
-    assert_eq!(apply(&mount("'size=40%'")).code, 0);
+    apply(&mount("'size=40%'")).must_exit(0);
     let before = size();
     let smaller = mount("'size=10%'");
-    assert_eq!(apply(&smaller).code, 0);
+    apply(&smaller).must_exit(0);
     assert!(size() < before / 3, "{} of {before}", size());
-    assert_eq!(smaller.forge(["plan", "inventory.yaml", "--detailed-exitcode"]).code, 0);
+    smaller.forge(["plan", "inventory.yaml", "--detailed-exitcode"]).must_exit(0);
     let planned = mount("'size=10%', mode=0700").forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
     let says = "a remount does not change it to `mode=0700`";
     assert!(planned.code == 3 && planned.stdout.contains(says), "{planned}");

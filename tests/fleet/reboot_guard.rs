@@ -93,7 +93,7 @@ fn confirmed_boot_keeps_its_changes() {
     node.must("test -e /run/early.conf && test -e /etc/systemd/system/hang.service");
     std::thread::sleep(std::time::Duration::from_secs(26));
     node.must("test -e /etc/systemd/system/hang.service");
-    assert_eq!(project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]).code, 0);
+    project.forge(["plan", "inventory.yaml", "--detailed-exitcode"]).must_exit(0);
 }
 
 /// A host that came back keeps its changes although forge was killed; the next run confirms the boot.

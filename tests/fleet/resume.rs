@@ -92,7 +92,7 @@ fn resume_uses_the_saved_plan_of_the_run_while_it_holds() {
     for node in nodes.iter() {
         node.must("mkdir -p /srv; touch /srv/quick");
     }
-    assert_eq!(project.forge(["plan", "inventory.yaml", "-o", "plan.json"]).code, 0);
+    project.forge(["plan", "inventory.yaml", "-o", "plan.json"]).must_exit(0);
     nodes[1].link(false);
     let applied = project.forge(["apply", "plan.json", "--yes"]);
     assert_eq!(applied.code, 4, "{applied}");
@@ -110,9 +110,9 @@ fn resume_makes_a_new_plan_if_the_saved_one_does_not_hold() {
     for node in nodes.iter() {
         node.must("mkdir -p /srv; touch /srv/quick");
     }
-    assert_eq!(project.forge(["plan", "inventory.yaml", "-o", "plan.json"]).code, 0);
+    project.forge(["plan", "inventory.yaml", "-o", "plan.json"]).must_exit(0);
     nodes[1].link(false);
-    assert_eq!(project.forge(["apply", "plan.json", "--yes"]).code, 4);
+    project.forge(["apply", "plan.json", "--yes"]).must_exit(4);
     nodes[1].link(true);
     let project = project.recipe("count", &RECIPE.replace("echo first ", "echo other "));
     let resumed = project.forge(["resume", "--yes"]);

@@ -123,11 +123,11 @@ fn artifact_with_a_changed_digest_is_rejected() {
     let Some(nodes) = Fleet::take(1) else { return };
     let project = Project::new(&nodes).inventory("apply: [{ recipe: site, on: all }]\n").recipe("site", ARTIFACT);
     let project = project.file("files/blob", "one");
-    assert_eq!(project.forge(["fetch", "inventory.yaml", "--lock"]).code, 0);
+    project.forge(["fetch", "inventory.yaml", "--lock"]).must_exit(0);
     keep(&project);
     let project = project.file("files/blob", "two");
     fs_err::remove_file(project.path("inventory.yaml.lock")).unwrap();
-    assert_eq!(project.forge(["fetch", "inventory.yaml", "--lock"]).code, 0);
+    project.forge(["fetch", "inventory.yaml", "--lock"]).must_exit(0);
     let refused = project.forge(["apply", "plan.json", "--yes"]);
     assert_eq!(refused.code, 65, "{refused}");
     assert!(refused.stderr.contains("note: artifact `files/blob`: sha256 changed from "), "{refused}");

@@ -45,6 +45,12 @@ impl Output {
         self.code == 0
     }
 
+    /// Requires an exit code; the failure shows what the program printed.
+    #[track_caller]
+    pub fn must_exit(&self, code: i32) {
+        assert!(self.code == code, "exit code {code} expected\n{self}");
+    }
+
     /// Runs `command` with `input` on stdin.
     pub fn of(command: &mut Command, input: &[u8]) -> Output {
         collect(command, input).into()

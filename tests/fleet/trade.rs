@@ -141,7 +141,7 @@ fn persistence_daemon_fails_and_driver_is_null_without_a_gpu() {
         .inventory("apply:\n  - { recipe: persistence, on: all }\n");
     let said = apply(&project, 3);
     assert!(said.contains("nvidia-persistenced failed to initialize"), "{said}");
-    assert_eq!(nodes[0].sh("nvidia-smi").code, 9);
+    nodes[0].sh("nvidia-smi").must_exit(9);
     let facts = facts(&project);
     assert_eq!(facts["driver"]["value"]["loaded"], Value::Null, "{}", facts["driver"]);
     assert_eq!(facts["gpus"]["value"], serde_json::json!([]), "{}", facts["gpus"]);

@@ -312,7 +312,7 @@ async fn sudo_runs_scripts_as_root_or_reports_the_cause() {
     let done = writer.run_acting_script(&code("id -un"), &secrets, None).await.unwrap();
     assert_eq!(done.stdout, b"root\n");
     writer.release_lock().await;
-    assert_eq!(nodes[0].sh("flock -n /run/lock/forge true").code, 0);
+    nodes[0].sh("flock -n /run/lock/forge true").must_exit(0);
 
     nodes[0].must("mv /usr/bin/sudo /usr/bin/sudo.gone");
     let error = output(&as_user("deploy", ConnectionSudo::NoPassword), "id").await.unwrap_err();

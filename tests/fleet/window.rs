@@ -145,7 +145,7 @@ fn next_run_closes_a_window_left_open_by_a_kill() {
     let Some(nodes) = Fleet::take(1) else { return };
     let node = &nodes[0];
     let project = prepare(&nodes, "reboot: allow");
-    assert_eq!(apply(&project).code, 0);
+    apply(&project).must_exit(0);
     let project = project.inventory(&inventory("reboot: allow", "1.1-1"));
     let mut child = project.begin();
     node.until("grep -qx 1.1-1 /etc/driver", 30);

@@ -70,7 +70,7 @@ fn declared_node_fields_are_set_and_foreign_fields_kept() {
     let drift = site.forge(&["drift", "inventory.yaml"]);
     assert_eq!(drift.code, 2, "{drift}");
     assert!(drift.stdout.contains("`kubectl-label` set label example.com/rack at 20"), "{drift}");
-    assert_eq!(apply(&site).code, 0);
+    apply(&site).must_exit(0);
     let kept = ["gone=bad:NoSchedule".to_owned(), "mine=1:PreferNoSchedule".to_owned(), own];
     assert_eq!(taints(&node(api, "marks-1")), kept);
     assert_eq!(labels("marks-1"), json!({ "example.com/rack": "r1", "theirs": "x", "mine": "1" }));
@@ -78,7 +78,7 @@ fn declared_node_fields_are_set_and_foreign_fields_kept() {
     site.write("recipes/own.yaml", &RACKS.replace("annotations: { example.com/note: two words }, ", ""));
     let plan = site.forge(&["plan", "inventory.yaml"]);
     assert!(plan.stdout.contains("annotation example.com/note of node marks-1 is no longer declared"), "{plan}");
-    assert_eq!(apply(&site).code, 0);
+    apply(&site).must_exit(0);
     assert_eq!(node(api, "marks-1")["metadata"]["annotations"]["example.com/note"], Value::Null);
     let again = apply(&site);
     assert!(again.stdout.contains("no changes:"), "{again}");
@@ -132,7 +132,7 @@ fn secret_value_is_stored_only_in_the_cluster() {
     let drift = run(&["drift", "inventory.yaml"], "hunter2-second");
     assert_eq!(drift.code, 2, "{drift}");
     assert!(drift.stdout.contains("`kubectl-patch` added .data.mine"), "{drift}");
-    assert_eq!(run(&["apply", "inventory.yaml", "--yes"], "hunter2-second").code, 0);
+    run(&["apply", "inventory.yaml", "--yes"], "hunter2-second").must_exit(0);
     assert_eq!((value("plain").as_str(), value("mine").as_str()), ("aHVudGVyMi1wbGFpbg==", ""));
     // The command that ends the sandbox runs without the token.
     let inventory = std::fs::read_to_string(site.path("inventory.yaml")).expect("an inventory");

@@ -90,13 +90,13 @@ fn object_that_another_inventory_declares_is_named() {
     let (first, second) = (site(api, "shared-a", APPLY), site(api, "shared-b", APPLY));
     first.write("recipes/web.yaml", &settings("shared", MAP));
     second.write("recipes/web.yaml", &settings("shared", &MAP.replace("hello", "bye")));
-    assert_eq!(apply(&first).code, 0);
+    apply(&first).must_exit(0);
     let plan = second.forge(&["plan", "inventory.yaml"]);
     let said =
         "cluster `shared-a` was applied here with another declaration: ConfigMap shared/settings by `web/settings`";
     assert!(plan.stdout.contains(said), "{plan}");
     assert!(!plan.stdout.contains("`web/space`"), "the namespace is declared equally: {plan}");
-    assert_eq!(apply(&second).code, 0);
+    apply(&second).must_exit(0);
     let text = ["get", "configmap", "-n", "shared", "settings", "-o", "jsonpath={.data.text}"];
     assert_eq!(api.kubectl(&text), "bye");
     let drift = first.forge(&["drift", "inventory.yaml"]);
@@ -112,7 +112,7 @@ fn edited_object_is_drift_with_its_manager_and_is_repaired() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "edited", APPLY);
     site.write("recipes/web.yaml", &settings("edited", &format!("{MAP}, {FRONT}")));
-    assert_eq!(apply(&site).code, 0);
+    apply(&site).must_exit(0);
     api.kubectl(&[
         "patch",
         "configmap",
@@ -140,7 +140,7 @@ fn edited_object_is_drift_with_its_manager_and_is_repaired() {
     );
     let image = "jsonpath={.spec.template.spec.containers[0].image}";
     assert_eq!(api.kubectl(&["get", "deployment", "-n", "edited", "front", "-o", image]), "nginx:1.27");
-    assert_eq!(site.forge(&["drift", "inventory.yaml"]).code, 0);
+    site.forge(&["drift", "inventory.yaml"]).must_exit(0);
     crate::proof::mark_api("manifest");
 }
 
@@ -161,7 +161,7 @@ fn custom_resource_and_its_crd_are_applied_and_repaired() {
     let drift = site.forge(&["drift", "inventory.yaml"]);
     assert_eq!(drift.code, 2, "{drift}");
     assert!(drift.stdout.contains("`kubectl-patch` set .spec.title"), "{drift}");
-    assert_eq!(apply(&site).code, 0);
+    apply(&site).must_exit(0);
     assert_eq!(api.kubectl(&["get", "page", "-n", "custom", "home", "-o", "jsonpath={.spec.title}"]), "hello");
 }
 
@@ -198,7 +198,7 @@ fn objects_no_longer_declared_are_deleted() {
     let Some(api) = Cluster::require() else { return };
     let site = site(api, "pruned", APPLY);
     site.write("recipes/web.yaml", &settings("pruned", &format!("{MAP}, {OTHER}")));
-    assert_eq!(apply(&site).code, 0);
+    apply(&site).must_exit(0);
     move_to_former_namespace(api, "pruned");
     // In the object that stays, one key is removed and another one is added.
     let map = MAP.replace("text: hello", "other: hello");
@@ -239,7 +239,7 @@ fn object_that_moves_into_another_step_stays() {
     let site = site(api, "moved", APPLY);
     let whole = settings("moved", &format!("{MAP}, {OTHER}"));
     site.write("recipes/web.yaml", &whole);
-    assert_eq!(apply(&site).code, 0);
+    apply(&site).must_exit(0);
     let uid = || api.kubectl(&["get", "configmap", "-n", "moved", "other", "-o", "jsonpath={.metadata.uid}"]);
     let before = uid();
     let extra = format!("  - name: extra\n    manifest: {{ namespace: moved, objects: [{OTHER}] }}\n");
@@ -295,10 +295,10 @@ fn non_empty_namespace_is_not_deleted() {
     // Created, and changed without forge.
     let inventory = std::fs::read_to_string(site.path("inventory.yaml")).expect("an inventory");
     site.write("inventory.yaml", &inventory.replace(", ensure: absent", ""));
-    assert_eq!(apply(&site).code, 0);
+    apply(&site).must_exit(0);
     api.kubectl(&["label", "ns", "kept", "by=hand"]);
-    assert_eq!(site.forge(&["drift", "inventory.yaml"]).code, 2);
-    assert_eq!(apply(&site).code, 0);
+    site.forge(&["drift", "inventory.yaml"]).must_exit(2);
+    apply(&site).must_exit(0);
     let again = apply(&site);
     assert!(again.stdout.contains("no changes:"), "{again}");
     crate::proof::mark_api("namespace");

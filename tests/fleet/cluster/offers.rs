@@ -71,7 +71,7 @@ fn apply_waits_for_node_devices_but_plan_and_verify_do_not() {
     assert!(told.contains("waits for offers: devices: expectation failed: ") && told.contains("(7 GPUs)"), "{told}");
     let raw = api.kubectl(&["get", "node", "offers-1", "-o", "jsonpath={.status.allocatable['rdma/ib']}"]);
     assert_eq!(raw, "1k", "the API's own format of the quantity");
-    assert_eq!(site.forge(&["plan", "inventory.yaml", "--detailed-exitcode"]).code, 0);
+    site.forge(&["plan", "inventory.yaml", "--detailed-exitcode"]).must_exit(0);
 
     // The recording gives the former state, without any request.
     let again = site.forge(&["plan", "inventory.yaml", "--detailed-exitcode", "--observed", "seen.json"]);

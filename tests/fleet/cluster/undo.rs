@@ -157,7 +157,7 @@ fn changed_label_is_overwritten_if_wanted() {
     let before = marks(api, node);
     apply(&site);
     api.kubectl(&["label", "node", node, "--overwrite", "team=web", "new=2"]);
-    assert_eq!(undo(&site, &["--yes"]).code, 3);
+    undo(&site, &["--yes"]).must_exit(3);
     let forced = undo(&site, &["--yes", "--overwrite"]);
     assert_eq!(forced.code, 0, "{forced}");
     assert_eq!(marks(api, node), before, "{forced}");
