@@ -26,6 +26,7 @@ mod proof;
 mod redaction;
 mod release;
 mod release_call;
+mod release_record;
 mod state;
 mod test_job;
 mod test_labels;
@@ -63,6 +64,7 @@ pub use release::{
     ReleaseState, ReleaseStatus, UnownedDefinition,
 };
 pub use release_call::{ReleaseAction, ReleaseCall};
+pub(crate) use release_record::ReleaseRecord;
 pub use state::{
     AddedField, FieldManager, NamespaceContents, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectInfo,
     ObjectState,

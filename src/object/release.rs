@@ -85,7 +85,7 @@ pub struct ReleaseState {
     pub live: Vec<LiveObject>,
     /// Fields of other owners that an upgrade would have to take over.
     pub conflicts: Vec<ReleaseFieldConflict>,
-    /// Releases of the same chart elsewhere that forge did not install.
+    /// Releases of the same chart elsewhere that forge did not install. Only read for a first install.
     pub foreign: Vec<ForeignRelease>,
     /// CRDs of the release that the declared action deletes, with all their objects.
     #[serde(default)]

@@ -1,7 +1,8 @@
 //! CRDs that are ordinary objects of a release: helm deletes them with all their objects, and changes only its own.
 
 use super::super::KubeError;
-use super::observe::{ReleaseObserver, StoredRelease};
+use super::observe::ReleaseObserver;
+use super::stored_release::StoredRelease;
 use crate::model::Value;
 use crate::object::{
     DoomedDefinition, HELM_MANAGER, ManifestObject, ReleaseQuery, ReleaseState, ReleaseStatus, UnownedDefinition,

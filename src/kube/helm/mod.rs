@@ -13,7 +13,9 @@ mod observe;
 mod output;
 mod program;
 mod release_call;
+mod release_secret;
 mod render;
+mod stored_release;
 #[cfg(test)]
 mod tests;
 mod version;

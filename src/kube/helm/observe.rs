@@ -4,16 +4,16 @@ use super::super::{ClusterApi, KubeError};
 use super::api::{HelmApplyOptions, HelmApplyResult, HelmObjectClient};
 use super::chart::LocalHelmChart;
 use super::flags::{self, HelmUpgradeOptions};
-use super::output::{self, HelmReleaseMetadata, HelmRevision, HelmUpgradeDryRun, ListedRelease};
+use super::output::{self, HelmUpgradeDryRun};
 use super::program::HelmProgram;
 use super::render::ChartRenderer;
+use super::stored_release::{StoredRelease, StoredReleaseReader, read_manifest};
 use crate::model::{SecretStore, Value};
 use crate::object::{COMPARISON_MANAGER, HELM_MANAGER, ObjectDrift, diff_manifests, diff_values};
 use crate::object::{
-    ChartCrd, ChartInfo, FieldChange, ForeignRelease, LiveObject, ReleaseFieldConflict, ReleaseInfo, ReleaseQuery,
-    ReleaseState, ReleaseStatus,
+    ChartCrd, ChartInfo, FieldChange, LiveObject, ReleaseFieldConflict, ReleaseQuery, ReleaseState, ReleaseStatus,
 };
-use crate::object::{ManifestObject, overlay_object, parse_manifest};
+use crate::object::{ManifestObject, overlay_object};
 use crate::object::{collect_images, find_owning_release};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use secrecy::SecretString;
@@ -71,6 +71,7 @@ pub(super) struct HelmLiveComparison {
 /// One release, with everything needed to observe it.
 pub(super) struct ReleaseObserver<'c> {
     pub helm: &'c HelmProgram,
+    pub stored: StoredReleaseReader<'c>,
     pub objects: HelmObjectClient<'c>,
     pub asked: &'c ReleaseQuery,
     pub secrets: &'c SecretStore,
@@ -78,13 +79,6 @@ pub(super) struct ReleaseObserver<'c> {
     kube_version: String,
     /// Cached: each read is a process.
     definitions: OnceCell<Vec<ManifestObject>>,
-}
-
-/// Helm's record of a release.
-pub(super) struct StoredRelease {
-    pub info: ReleaseInfo,
-    pub manifest: Vec<ManifestObject>,
-    values: Value,
 }
 
 impl<'c> ReleaseObserver<'c> {
@@ -101,7 +95,8 @@ impl<'c> ReleaseObserver<'c> {
             None => None,
         };
         let objects = HelmObjectClient { cluster, served, home: &asked.namespace };
-        Ok(Self { helm, objects, asked, secrets, chart, kube_version, definitions: OnceCell::new() })
+        let stored = StoredReleaseReader { cluster, helm, name: &asked.name, namespace: &asked.namespace };
+        Ok(Self { helm, stored, objects, asked, secrets, chart, kube_version, definitions: OnceCell::new() })
     }
 
     /// Returns the declared values with their secrets.
@@ -113,51 +108,9 @@ impl<'c> ReleaseObserver<'c> {
         self.renderer().reveal_values(&self.asked.values)
     }
 
-    async fn query_helm(&self, what: &str, args: &[String]) -> Result<String, KubeError> {
-        let said = self.helm.run_query(args, None).await?;
-        match said.ok {
-            true => Ok(said.stdout),
-            false => Err(KubeError::new(format!("`helm {what}`: {}", said.error))),
-        }
-    }
-
-    async fn list_releases(&self, ours: bool) -> Result<Vec<ListedRelease>, KubeError> {
-        output::parse_json("list", &self.query_helm("list", &flags::list_args(self.helm.major(), ours)).await?)
-    }
-
     /// Returns `NAMESPACE/NAME`, as owners of objects are compared.
     pub(super) fn qualified_name(&self) -> String {
         format!("{}/{}", self.asked.namespace, self.asked.name)
-    }
-
-    fn is_this_release(&self, listed: &ListedRelease) -> bool {
-        listed.name == self.asked.name && listed.namespace == self.asked.namespace
-    }
-
-    /// Returns helm's record of the release.
-    pub async fn read_stored_release(&self, ours: bool) -> Result<Option<StoredRelease>, KubeError> {
-        let (name, namespace) = (&self.asked.name, &self.asked.namespace);
-        let said = self.helm.run_query(&flags::history_args(name, namespace), None).await?;
-        if !said.ok && output::is_release_not_found(&said.error) {
-            return Ok(None);
-        }
-        if !said.ok {
-            return Err(KubeError::new(format!("`helm history`: {}", said.error)));
-        }
-        let revisions: Vec<HelmRevision> = output::parse_json("history", &said.stdout)?;
-        let [metadata, values, manifest] =
-            ["metadata", "values", "manifest"].map(|what| (what, flags::get_args(what, name, namespace)));
-        let (metadata, values, manifest) = tokio::try_join!(
-            self.query_helm("get metadata", &metadata.1),
-            self.query_helm("get values", &values.1),
-            self.query_helm("get manifest", &manifest.1)
-        )?;
-        let metadata: HelmReleaseMetadata = output::parse_json("get metadata", &metadata)?;
-        Ok(Some(StoredRelease {
-            info: build_release_info(&metadata, &revisions, ours),
-            manifest: read_manifest(&manifest)?,
-            values: output::parse_values(&values)?,
-        }))
     }
 
     fn renderer(&self) -> ChartRenderer<'_> {
@@ -173,7 +126,7 @@ impl<'c> ReleaseObserver<'c> {
     /// Returns the objects that an install or upgrade applies, without hooks.
     pub(super) async fn render_declared(&self) -> Result<Vec<ManifestObject>, KubeError> {
         let Some(chart) = &self.chart else { return Ok(Vec::new()) };
-        let is_upgrade = self.read_stored_release(true).await?.is_some();
+        let is_upgrade = self.stored.read_release().await?.is_some();
         Ok(self.render_chart(chart, is_upgrade).await?.into_iter().filter(|object| !object.is_hook()).collect())
     }
 
@@ -307,12 +260,7 @@ impl<'c> ReleaseObserver<'c> {
 
     /// Returns the complete state of the release.
     pub async fn read_state(&self) -> Result<ReleaseState, KubeError> {
-        let (all, ours) = tokio::try_join!(self.list_releases(false), self.list_releases(true))?;
-        let is_ours = ours.iter().any(|listed| self.is_this_release(listed));
-        let noted = match all.iter().any(|listed| self.is_this_release(listed)) {
-            true => self.read_stored_release(is_ours).await?,
-            false => None,
-        };
+        let noted = self.stored.read_release().await?;
         let mut state = ReleaseState { release: noted.as_ref().map(|noted| noted.info.clone()), ..Default::default() };
         let mut undefined = Vec::new();
         if let Some(noted) = &noted {
@@ -322,7 +270,9 @@ impl<'c> ReleaseObserver<'c> {
             state.computed = compared.computed;
         }
         if let Some(chart) = &self.chart {
-            state.foreign = self.find_foreign_releases(chart, &all, &ours);
+            if !self.asked.absent && noted.as_ref().is_none_or(|noted| !is_installed(noted)) {
+                state.foreign = self.stored.find_foreign_releases(&chart.file.name).await?;
+            }
             self.compare_with_chart(chart, noted.as_ref(), &mut state).await?;
             if noted.as_ref().is_some_and(|noted| needs_upgrade(chart, noted, &state)) || !undefined.is_empty() {
                 self.mark_outdated_definitions(chart, &mut state).await?;
@@ -350,14 +300,9 @@ impl<'c> ReleaseObserver<'c> {
         noted: &StoredRelease,
         state: &mut ReleaseState,
     ) -> Result<(), KubeError> {
-        let query = |what: &'static str| {
-            let mut args = flags::get_args(what, &self.asked.name, &self.asked.namespace);
-            args.push(format!("--revision={revision}"));
-            async move { self.query_helm(&format!("get {what} --revision {revision}"), &args).await }
-        };
-        let (values, manifest) = tokio::try_join!(query("values"), query("manifest"))?;
-        state.values = diff_values(&noted.values, &output::parse_values(&values)?, self.secrets);
-        state.manifest = diff_manifests(&noted.manifest, &read_manifest(&manifest)?, self.objects.home, self.secrets);
+        let wanted = self.stored.read_revision(revision).await?;
+        state.values = diff_values(&noted.values, &wanted.values, self.secrets);
+        state.manifest = diff_manifests(&noted.manifest, &wanted.manifest, self.objects.home, self.secrets);
         Ok(())
     }
 
@@ -372,30 +317,13 @@ impl<'c> ReleaseObserver<'c> {
         Ok(())
     }
 
-    fn find_foreign_releases(
-        &self,
-        chart: &LocalHelmChart,
-        all: &[ListedRelease],
-        ours: &[ListedRelease],
-    ) -> Vec<ForeignRelease> {
-        let others = all.iter().filter(|listed| !self.is_this_release(listed) && !ours.contains(listed));
-        let same = others.filter_map(|listed| Some((listed, listed.chart_version(&chart.file.name)?)));
-        let told = same.map(|(listed, version)| ForeignRelease {
-            name: listed.name.clone(),
-            namespace: listed.namespace.clone(),
-            version: version.to_owned(),
-            status: listed.status.clone(),
-        });
-        told.collect()
-    }
-
     async fn compare_with_chart(
         &self,
         chart: &LocalHelmChart,
         noted: Option<&StoredRelease>,
         state: &mut ReleaseState,
     ) -> Result<(), KubeError> {
-        let installed = noted.filter(|noted| noted.info.status != ReleaseStatus::Uninstalled);
+        let installed = noted.filter(|noted| is_installed(noted));
         let (once, twice) = tokio::try_join!(
             self.render_chart(chart, installed.is_some()),
             self.render_chart(chart, installed.is_some())
@@ -463,8 +391,9 @@ impl<'c> ReleaseObserver<'c> {
     }
 }
 
-fn read_manifest(text: &str) -> Result<Vec<ManifestObject>, KubeError> {
-    parse_manifest(text).map_err(KubeError::new)
+/// Reports whether the release is more than the history of a removed one.
+fn is_installed(noted: &StoredRelease) -> bool {
+    noted.info.status != ReleaseStatus::Uninstalled
 }
 
 fn needs_upgrade(chart: &LocalHelmChart, noted: &StoredRelease, state: &ReleaseState) -> bool {
@@ -476,27 +405,4 @@ fn needs_upgrade(chart: &LocalHelmChart, noted: &StoredRelease, state: &ReleaseS
 fn missing_object(object: &ManifestObject, home: &str) -> DriftedHelmObject {
     let told = LiveObject { object: object.display_title(home), missing: true, changed: Vec::new(), added: Vec::new() };
     DriftedHelmObject { object: object.clone(), seen: None, told }
-}
-
-fn build_release_info(metadata: &HelmReleaseMetadata, revisions: &[HelmRevision], ours: bool) -> ReleaseInfo {
-    let last = revisions.iter().max_by_key(|revision| revision.revision);
-    let earlier = revisions.iter().filter(|revision| Some(revision.revision) != last.map(|last| last.revision));
-    let good = |status| matches!(status, ReleaseStatus::Deployed | ReleaseStatus::Superseded);
-    let status = last.map_or_else(|| ReleaseStatus::from_name(&metadata.status), HelmRevision::status);
-    ReleaseInfo {
-        revision: last.map_or(metadata.revision, |last| last.revision),
-        status,
-        chart: metadata.chart.clone(),
-        version: metadata.version.clone(),
-        age_s: last.map_or(0, |last| age_in_seconds(last.updated)),
-        description: last.map(|last| last.description.as_str().into()).unwrap_or_default(),
-        earlier: earlier.clone().any(|revision| good(revision.status())),
-        ours,
-        server_side: metadata.apply_method == "ssa",
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the age of another helm's operation needs the clock")]
-fn age_in_seconds(began: jiff::Timestamp) -> u64 {
-    u64::try_from(jiff::Timestamp::now().as_second() - began.as_second()).unwrap_or(0)
 }

@@ -4,8 +4,9 @@ use super::super::published_schema::SCHEMA_TIMEOUT;
 use super::super::{ClusterApi, ClusterProgressFn, KubeError};
 use super::api::{HelmApplyOptions, HelmApplyResult};
 use super::flags::{self, HelmUpgradeOptions};
-use super::observe::{DriftedHelmObject, OutdatedDefinition, ReleaseObserver, StoredRelease};
+use super::observe::{DriftedHelmObject, OutdatedDefinition, ReleaseObserver};
 use super::program::HelmOutput;
+use super::stored_release::StoredRelease;
 use crate::model::{SecretStore, Value};
 use crate::object::{HELM_MANAGER, ManifestObject, ReleaseAction, ReleaseCall};
 use crate::object::{ReleaseQuery, ReleaseState, ReleaseStatus};
@@ -63,7 +64,7 @@ struct ReleaseExecutor<'w> {
 
 impl ReleaseExecutor<'_> {
     async fn execute_all(&mut self) -> Result<(), KubeError> {
-        let noted = self.look.read_stored_release(true).await?;
+        let noted = self.look.stored.read_release().await?;
         if let Some(noted) = noted.filter(|noted| noted.info.status.is_pending()) {
             self.recover_pending(&noted).await?;
         }
@@ -151,7 +152,7 @@ impl ReleaseExecutor<'_> {
     }
 
     async fn rollback(&mut self, revision: u64) -> Result<(), KubeError> {
-        let noted = self.look.read_stored_release(true).await?;
+        let noted = self.look.stored.read_release().await?;
         let force_conflicts = noted.is_some_and(|noted| noted.info.server_side);
         let told = HelmUpgradeOptions { force_conflicts, ..self.upgrade_options() };
         self.run_helm_checked(flags::rollback_args(self.look.helm.major(), &told, Some(revision)), false).await
@@ -246,7 +247,7 @@ impl ReleaseExecutor<'_> {
     }
 
     async fn repair_drift(&mut self) -> Result<(), KubeError> {
-        let Some(noted) = self.look.read_stored_release(true).await? else { return Ok(()) };
+        let Some(noted) = self.look.stored.read_release().await? else { return Ok(()) };
         for found in self.look.compare_live(&noted.manifest).await?.drifted {
             (self.say)(&format!("repairing {}", found.told.object));
             self.repair_object(&found).await?;

@@ -114,7 +114,7 @@ fn fields(what: &ObjectChangeKind) -> Vec<&str> {
 }
 
 /// Creates a fake helm from a script, in a folder of its own.
-async fn fake_helm(script: &str) -> (tempfile::TempDir, HelmProgram) {
+pub(super) async fn fake_helm(script: &str) -> (tempfile::TempDir, HelmProgram) {
     let folder = tempfile::tempdir().unwrap();
     let program = Utf8PathBuf::from_path_buf(folder.path().join("helm")).unwrap();
     let head = "#!/bin/sh\n[ \"$1\" = version ] && { echo v4.1.4; exit; }\n";

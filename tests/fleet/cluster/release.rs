@@ -94,18 +94,28 @@ impl Project {
         assert_eq!((kept.code, kept.stdout.as_str()), (0, images), "{kept}");
     }
 
-    /// Runs drift as an account that may read everything of the release, and its secrets or not, and nothing else.
+    /// Runs drift as an account that may read everything of the release, and the Secrets of its namespace or not, and
+    /// nothing else.
     fn drift_as_reader(&self, secrets: bool) -> Output {
         let name = format!("{}-reads{}", self.name, if secrets { "-all" } else { "" });
-        let more = if secrets { ", secrets" } else { "" };
-        let role = format!(
-            "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {{ name: {name} }}\nrules:\n  \
-             - {{ apiGroups: ['*'], resources: [namespaces, configmaps, services, serviceaccounts, deployments, jobs, pods, \
-             gadgets, customresourcedefinitions, roles, rolebindings, clusterroles, clusterrolebindings{more}], verbs: [get, list] }}\n---\n\
-             apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRoleBinding\nmetadata: {{ name: {name} }}\n\
-             roleRef: {{ apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {name} }}\n\
-             subjects: [{{ kind: User, name: {name}, apiGroup: rbac.authorization.k8s.io }}]\n"
+        let rules = |kind: &str, resources: &str| {
+            let meta = format!("metadata: {{ name: {name}, namespace: {} }}", self.name);
+            format!(
+                "apiVersion: rbac.authorization.k8s.io/v1\nkind: {kind}\n{meta}\nrules:\n  \
+                 - {{ apiGroups: ['*'], resources: [{resources}], verbs: [get, list] }}\n---\n\
+                 apiVersion: rbac.authorization.k8s.io/v1\nkind: {kind}Binding\n{meta}\n\
+                 roleRef: {{ apiGroup: rbac.authorization.k8s.io, kind: {kind}, name: {name} }}\n\
+                 subjects: [{{ kind: User, name: {name}, apiGroup: rbac.authorization.k8s.io }}]\n---\n"
+            )
+        };
+        let mut role = rules(
+            "ClusterRole",
+            "namespaces, configmaps, services, serviceaccounts, deployments, jobs, pods, gadgets, \
+             customresourcedefinitions, roles, rolebindings, clusterroles, clusterrolebindings",
         );
+        if secrets {
+            role.push_str(&rules("Role", "secrets"));
+        }
         self.site.write("role.yaml", &role);
         kubectl(&["apply", "-f", self.site.path("role.yaml").to_str().expect("a path")]);
         let inventory = std::fs::read_to_string(self.site.path("inventory.yaml")).expect("an inventory");
