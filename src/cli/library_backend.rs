@@ -16,6 +16,7 @@ use crate::engine::{
     self, ArtifactReport, CancelSignal, DoctorReport, Event, ExecCommand, ExecReport, FetchReport, HostKeys,
     JournalEntry, ObservedHosts, PastDurations, Recording, RunOptions, RunReport, SavedPlan, ShardPlan,
 };
+use crate::kube::ChartAnswers;
 use crate::model::HostName;
 use crate::plan::{Plan, RehearsalReport};
 use crate::state::{RUN_VERSION, RunInfo, RunJournal, StateStore};
@@ -31,6 +32,8 @@ pub struct LibraryBackend {
     run: String,
     /// Shared by the whole verb: an artifact is fetched once.
     depot: OnceLock<Arc<ArtifactFetcher>>,
+    /// Shared by the whole verb: a chart is rendered once.
+    chart_answers: ChartAnswers,
 }
 
 /// Returns the ID of a run that begins now: the second, and its 65,536th part. IDs are in the order of the runs, also of
@@ -43,7 +46,7 @@ fn make_run_id(now: jiff::Timestamp) -> String {
 
 impl LibraryBackend {
     pub fn new() -> Self {
-        Self { run: make_run_id(read_clock()), depot: OnceLock::new() }
+        Self { run: make_run_id(read_clock()), depot: OnceLock::new(), chart_answers: ChartAnswers::default() }
     }
 
     fn engine_options(&self, project: &Project, settings: &CliSettings) -> RunOptions {
@@ -68,6 +71,7 @@ impl LibraryBackend {
             worker: settings.worker.clone(),
             replay: settings.replay.clone(),
             depot: self.depot.get_or_init(|| open_depot(project, settings)).clone(),
+            chart_answers: self.chart_answers.clone(),
         }
     }
 

@@ -39,7 +39,12 @@ pub(super) async fn open_cluster(
 pub(super) fn build_helm_options(options: &RunOptions) -> HelmOptions {
     let depot = &options.depot;
     let charts = depot.cache().root().parent().map(|root| root.join("charts"));
-    HelmOptions { charts, offline: depot.is_offline(), ..HelmOptions::default() }
+    HelmOptions {
+        charts,
+        offline: depot.is_offline(),
+        answers: options.chart_answers.clone(),
+        ..HelmOptions::default()
+    }
 }
 
 /// A connection to the cluster's API, read-only until its lock is taken.

@@ -55,6 +55,8 @@ pub struct RunOptions {
     pub worker: Option<Arc<WorkerRole>>,
     /// The store that artifacts are taken from.
     pub depot: Arc<crate::artifact::ArtifactFetcher>,
+    /// What helm answered about charts during this run.
+    pub chart_answers: crate::kube::ChartAnswers,
 }
 
 impl RunOptions {

@@ -136,7 +136,7 @@ impl ClusterApi {
 
     /// Returns the `helm` of this machine, configured for this cluster.
     pub(super) async fn open_helm(&self) -> Result<&HelmProgram, KubeError> {
-        self.found.helm.get_or_try_init(|| HelmProgram::open(&self.options.program, self.login.clone())).await
+        self.found.helm.get_or_try_init(|| self.options.open_program(self.login.clone())).await
     }
 
     /// Closes the session that the connection goes through.

@@ -45,7 +45,7 @@ pub use cluster_reader::{AnsweredProbe, ClusterReader};
 pub use cordon::CordonRecord;
 pub use error::KubeError;
 pub use evict::{EvictionApiVersion, EvictionOutcome};
-pub use helm::{FetchedChart, HelmOptions, HelmVersion, helm_variables, query_helm_version};
+pub use helm::{ChartAnswers, FetchedChart, HelmOptions, HelmVersion, helm_variables, query_helm_version};
 pub use job::{
     LeftoverTestJob, TestJobCall, TestJobEnd, TestJobOutcome, TestPodLog, WorkerJobState, WorkerJobStates, WorkerJobs,
     WorkloadPod,

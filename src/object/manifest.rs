@@ -116,16 +116,28 @@ pub(crate) fn parse_manifest(text: &str) -> Result<Vec<ManifestObject>, String> 
 /// # Errors
 /// As [`parse_manifest`].
 pub(crate) fn parse_definitions(text: &str) -> Result<Vec<ManifestObject>, String> {
-    let mut in_folder = false;
-    let documents = split_documents(text).into_iter().filter(|document| {
-        // Only the first document of a file names the file. It is empty if the file begins with dashes.
-        in_folder = source_file(document).map_or(in_folder, is_definition_file);
-        in_folder
-    });
-    let mut definitions = parse_documents(documents.collect())?;
+    let mut definitions = parse_documents(split_rendered(text).0)?;
     definitions.sort_by(|one, other| one.name().cmp(other.name()));
     definitions.dedup_by(|one, other| one.name() == other.name());
     Ok(definitions)
+}
+
+/// Parses the output of `helm template --include-crds`, and returns the objects from other folders.
+///
+/// # Errors
+/// As [`parse_manifest`].
+pub(crate) fn parse_rendered(text: &str) -> Result<Vec<ManifestObject>, String> {
+    parse_documents(split_rendered(text).1)
+}
+
+/// Splits the output of `helm template` into the documents from folders `crds`, and the others.
+fn split_rendered(text: &str) -> (Vec<String>, Vec<String>) {
+    let mut in_folder = false;
+    split_documents(text).into_iter().partition(|document| {
+        // Only the first document of a file names the file. It is empty if the file begins with dashes.
+        in_folder = source_file(document).map_or(in_folder, is_definition_file);
+        in_folder
+    })
 }
 
 /// Returns the chart's file that helm prints a document from: `gpu-operator/charts/nfd/crds/api.yaml`.
@@ -225,6 +237,9 @@ mod tests {
         ];
         let found = parse_definitions(&text.concat()).unwrap();
         assert_eq!(found.iter().map(ManifestObject::name).collect::<Vec<_>>(), ["dashes", "kind", "other", "third"]);
+        let found = parse_rendered(&text.concat()).unwrap();
+        let names: Vec<&str> = found.iter().map(ManifestObject::name).collect();
+        assert_eq!(names, ["template", "subchart", "second", "dashes-template"]);
     }
 
     #[test]

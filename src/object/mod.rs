@@ -50,7 +50,7 @@ pub use job_call::{JobCall, JobGoal, JobLogRules};
 pub(crate) use managed_fields::{
     find_added_fields, is_manual_manager, last_set_time, list_field_managers, remove_pointers,
 };
-pub(crate) use manifest::{ManifestObject, find_owning_release, parse_definitions, parse_manifest};
+pub(crate) use manifest::{ManifestObject, find_owning_release, parse_definitions, parse_manifest, parse_rendered};
 pub use node::{ClusterNode, DrainAllowedLosses, find_host_node};
 pub use node_marks::{NodeMark, NodeMarkChanges, OPERANDS_LABEL};
 pub(crate) use overlay::overlay_object;

@@ -277,6 +277,7 @@ impl SimulatedProject {
             sandboxes: self.path().join("sandbox"),
             depot: Arc::new(ArtifactFetcher::new(ArtifactCache::new(self.path().join("artifacts")), false)),
             connector: HostConnector::new(SimulatedConnector),
+            chart_answers: Default::default(),
             replay: Default::default(),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::super::KubeError;
 use super::builtin_charts::unpack_chart;
+use super::chart_answers::{ChartAnswers, ChartDigest};
 use super::flags;
 use super::output::ChartFile;
 use super::program::{HelmProgram, HelmTarget};
@@ -24,11 +25,13 @@ pub struct HelmOptions {
     pub charts: Option<Utf8PathBuf>,
     /// Whether a chart that is not cached is an error.
     pub offline: bool,
+    /// What helm has already answered about charts.
+    pub answers: ChartAnswers,
 }
 
 impl Default for HelmOptions {
     fn default() -> Self {
-        Self { program: "helm".into(), charts: None, offline: false }
+        Self { program: "helm".into(), charts: None, offline: false, answers: ChartAnswers::default() }
     }
 }
 
@@ -36,6 +39,8 @@ impl Default for HelmOptions {
 #[derive(Debug)]
 pub(super) struct LocalHelmChart {
     pub path: Utf8PathBuf,
+    /// `None` if answers about it are not kept.
+    pub digest: Option<ChartDigest>,
     pub file: ChartFile,
 }
 
@@ -51,6 +56,14 @@ pub struct FetchedChart {
 }
 
 impl HelmOptions {
+    /// Finds helm, for a cluster. No cluster is contacted.
+    ///
+    /// # Errors
+    /// As [`HelmProgram::open`].
+    pub(in crate::kube) async fn open_program(&self, login: HelmTarget) -> Result<HelmProgram, KubeError> {
+        HelmProgram::open(&self.program, login, self.answers.clone()).await
+    }
+
     /// Fetches a chart from a repository or registry, unless it is cached. No cluster is contacted. Returns `None` for
     /// charts that need no fetching: those in the inventory's tree, and the built-in ones.
     ///
@@ -72,7 +85,7 @@ impl HelmOptions {
                     withheld: access.withheld.clone(),
                     _made: None,
                 };
-                (self.obtain_chart(&HelmProgram::open(&self.program, login).await?, asked).await?.path, true)
+                (self.obtain_chart(&self.open_program(login).await?, asked).await?.path, true)
             }
         };
         if let Some(sha256) = &asked.sha256 {
@@ -111,7 +124,9 @@ impl HelmOptions {
         if let Some(sha256) = &asked.sha256 {
             check_digest(&path, sha256)?;
         }
-        let said = helm.run_query(&flags::show_chart_args(path.as_str()), None).await?;
+        let digest = ChartDigest::read(&path);
+        let args = flags::show_chart_args(path.as_str());
+        let said = helm.run_chart_query((&path, digest.as_ref()), &args, None, 0).await?;
         if !said.ok {
             return Err(KubeError::new(format!("`{}` is not a valid chart: {}", chart_name(&path), said.error)));
         }
@@ -119,7 +134,7 @@ impl HelmOptions {
         let file: ChartFile =
             file.map_err(|_| KubeError::new(format!("the chart `{}` has no name or no version", chart_name(&path))))?;
         match file.version == asked.version {
-            true => Ok(LocalHelmChart { path, file }),
+            true => Ok(LocalHelmChart { path, digest, file }),
             false => Err(KubeError::new(format!(
                 "the chart `{}` has version `{}`, but `{}` is declared",
                 file.name, file.version, asked.version

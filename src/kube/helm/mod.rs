@@ -7,6 +7,7 @@
 mod api;
 mod builtin_charts;
 mod chart;
+mod chart_answers;
 mod definitions;
 mod flags;
 mod observe;
@@ -21,6 +22,7 @@ mod tests;
 mod version;
 
 pub use chart::{FetchedChart, HelmOptions};
+pub use chart_answers::ChartAnswers;
 pub use program::helm_variables;
 pub(super) use program::{HelmProgram, HelmTarget};
 pub use version::{HelmVersion, query_helm_version};

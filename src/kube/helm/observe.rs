@@ -118,22 +118,27 @@ impl<'c> ReleaseObserver<'c> {
     }
 
     /// Renders the chart, including hooks.
-    async fn render_chart(&self, chart: &LocalHelmChart, is_upgrade: bool) -> Result<Vec<ManifestObject>, KubeError> {
-        let apis = self.collect_api_versions(chart).await?;
-        self.renderer().render_chart(chart, &apis, is_upgrade, &self.asked.values).await
+    async fn render_chart(
+        &self,
+        chart: &LocalHelmChart,
+        is_upgrade: bool,
+        turn: u32,
+    ) -> Result<Vec<ManifestObject>, KubeError> {
+        let apis = self.collect_api_versions(chart, is_upgrade).await?;
+        self.renderer().render_chart(chart, &apis, is_upgrade, &self.asked.values, turn).await
     }
 
     /// Returns the objects that an install or upgrade applies, without hooks.
     pub(super) async fn render_declared(&self) -> Result<Vec<ManifestObject>, KubeError> {
         let Some(chart) = &self.chart else { return Ok(Vec::new()) };
-        let is_upgrade = self.stored.read_release().await?.is_some();
-        Ok(self.render_chart(chart, is_upgrade).await?.into_iter().filter(|object| !object.is_hook()).collect())
+        let is_upgrade = self.stored.read_release().await?.is_some_and(|noted| noted.is_installed());
+        Ok(self.render_chart(chart, is_upgrade, 0).await?.into_iter().filter(|object| !object.is_hook()).collect())
     }
 
     /// Returns the API versions that the cluster serves, including those of the chart's own CRDs.
-    async fn collect_api_versions(&self, chart: &LocalHelmChart) -> Result<Vec<String>, KubeError> {
+    async fn collect_api_versions(&self, chart: &LocalHelmChart, is_upgrade: bool) -> Result<Vec<String>, KubeError> {
         let mut apis = self.objects.served.list_api_versions();
-        for definition in self.chart_definitions(chart).await? {
+        for definition in self.chart_definitions(chart, is_upgrade).await? {
             apis.extend(definition.defined_api_versions());
         }
         apis.sort();
@@ -142,10 +147,14 @@ impl<'c> ReleaseObserver<'c> {
     }
 
     /// Returns the CRDs in the folders `crds` of the chart and its enabled subcharts, by name.
-    pub async fn chart_definitions(&self, chart: &LocalHelmChart) -> Result<&[ManifestObject], KubeError> {
+    pub async fn chart_definitions(
+        &self,
+        chart: &LocalHelmChart,
+        is_upgrade: bool,
+    ) -> Result<&[ManifestObject], KubeError> {
         let read = || async {
             let apis = self.objects.served.list_api_versions();
-            self.renderer().read_definitions(chart, &apis).await
+            self.renderer().read_definitions(chart, &apis, is_upgrade).await
         };
         self.definitions.get_or_try_init(read).await.map(Vec::as_slice)
     }
@@ -212,8 +221,9 @@ impl<'c> ReleaseObserver<'c> {
     pub async fn find_outdated_definitions(
         &self,
         chart: &LocalHelmChart,
+        is_upgrade: bool,
     ) -> Result<Vec<OutdatedDefinition>, KubeError> {
-        let definitions = self.chart_definitions(chart).await?;
+        let definitions = self.chart_definitions(chart, is_upgrade).await?;
         let own = self.qualified_name();
         let is_ours = |live: &Value| find_owning_release(live).is_none_or(|owner| owner == own);
         let is_ours = &is_ours;
@@ -261,6 +271,7 @@ impl<'c> ReleaseObserver<'c> {
     /// Returns the complete state of the release.
     pub async fn read_state(&self) -> Result<ReleaseState, KubeError> {
         let noted = self.stored.read_release().await?;
+        let is_installed = noted.as_ref().is_some_and(StoredRelease::is_installed);
         let mut state = ReleaseState { release: noted.as_ref().map(|noted| noted.info.clone()), ..Default::default() };
         let mut undefined = Vec::new();
         if let Some(noted) = &noted {
@@ -270,12 +281,12 @@ impl<'c> ReleaseObserver<'c> {
             state.computed = compared.computed;
         }
         if let Some(chart) = &self.chart {
-            if !self.asked.absent && noted.as_ref().is_none_or(|noted| !is_installed(noted)) {
+            if !self.asked.absent && !is_installed {
                 state.foreign = self.stored.find_foreign_releases(&chart.file.name).await?;
             }
             self.compare_with_chart(chart, noted.as_ref(), &mut state).await?;
             if noted.as_ref().is_some_and(|noted| needs_upgrade(chart, noted, &state)) || !undefined.is_empty() {
-                self.mark_outdated_definitions(chart, &mut state).await?;
+                self.mark_outdated_definitions(chart, is_installed, &mut state).await?;
             }
         }
         // An interrupted upgrade leaves objects of the new version and definitions of the old one: the upgrade renews
@@ -309,9 +320,10 @@ impl<'c> ReleaseObserver<'c> {
     async fn mark_outdated_definitions(
         &self,
         chart: &LocalHelmChart,
+        is_upgrade: bool,
         state: &mut ReleaseState,
     ) -> Result<(), KubeError> {
-        let outdated = self.find_outdated_definitions(chart).await?;
+        let outdated = self.find_outdated_definitions(chart, is_upgrade).await?;
         let crds = state.chart.iter_mut().flat_map(|chart| &mut chart.crds);
         crds.for_each(|crd| crd.outdated = outdated.iter().any(|outdated| outdated.definition.name() == crd.name));
         Ok(())
@@ -323,10 +335,10 @@ impl<'c> ReleaseObserver<'c> {
         noted: Option<&StoredRelease>,
         state: &mut ReleaseState,
     ) -> Result<(), KubeError> {
-        let installed = noted.filter(|noted| is_installed(noted));
+        let installed = noted.filter(|noted| noted.is_installed());
         let (once, twice) = tokio::try_join!(
-            self.render_chart(chart, installed.is_some()),
-            self.render_chart(chart, installed.is_some())
+            self.render_chart(chart, installed.is_some(), 0),
+            self.render_chart(chart, installed.is_some(), 1)
         )?;
         state.random = once != twice;
         state.chart = Some(self.read_chart_info(chart, &once, installed.is_some()).await?);
@@ -370,12 +382,12 @@ impl<'c> ReleaseObserver<'c> {
         rendered: &[ManifestObject],
         is_upgrade: bool,
     ) -> Result<ChartInfo, KubeError> {
-        let definitions = self.chart_definitions(chart).await?;
+        let definitions = self.chart_definitions(chart, is_upgrade).await?;
         let crds = stream::iter(definitions).map(|crd| async move {
             let present = self.objects.get_live(crd).await?.is_some();
             Ok::<_, KubeError>(ChartCrd { name: crd.name().to_owned(), present, outdated: false })
         });
-        let apis = self.collect_api_versions(chart).await?;
+        let apis = self.collect_api_versions(chart, is_upgrade).await?;
         Ok(ChartInfo {
             name: chart.file.name.clone(),
             version: chart.file.version.clone(),
@@ -389,11 +401,6 @@ impl<'c> ReleaseObserver<'c> {
     fn find_value_changes(&self, noted: &StoredRelease) -> Result<Vec<FieldChange>, KubeError> {
         Ok(diff_values(&noted.values, &self.declared_values()?, self.secrets))
     }
-}
-
-/// Reports whether the release is more than the history of a removed one.
-fn is_installed(noted: &StoredRelease) -> bool {
-    noted.info.status != ReleaseStatus::Uninstalled
 }
 
 fn needs_upgrade(chart: &LocalHelmChart, noted: &StoredRelease, state: &ReleaseState) -> bool {

@@ -1,6 +1,7 @@
 //! Runs the `helm` program: with one cluster and a home of its own, and waits until it ends.
 
 use super::super::KubeError;
+use super::chart_answers::{ChartAnswers, ChartDigest, ChartQueryKey};
 use super::version::{HelmVersion, query_helm_version};
 use crate::model::SecretStore;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -76,6 +77,7 @@ pub(in crate::kube) struct HelmProgram {
     program: Utf8PathBuf,
     login: HelmTarget,
     home: TempDir,
+    answers: ChartAnswers,
 }
 
 /// The output of a finished helm.
@@ -92,11 +94,11 @@ impl HelmProgram {
     ///
     /// # Errors
     /// As [`query_helm_version`], and if its folders cannot be created.
-    pub async fn open(program: &Utf8Path, login: HelmTarget) -> Result<Self, KubeError> {
+    pub async fn open(program: &Utf8Path, login: HelmTarget, answers: ChartAnswers) -> Result<Self, KubeError> {
         let version = query_helm_version(program, &login.withheld).await?;
         let home = tempfile::Builder::new().prefix("forge-helm-").tempdir();
         let home = home.map_err(|error| KubeError::new(format!("cannot create a folder for helm: {error}")))?;
-        Ok(Self { version, program: program.to_owned(), login, home })
+        Ok(Self { version, program: program.to_owned(), login, home, answers })
     }
 
     /// Returns its temporary folder, which is deleted when forge exits.
@@ -119,6 +121,30 @@ impl HelmProgram {
         run.run_with_limit(QUERY_TIMEOUT, &SecretStore::default()).await?.ok_or_else(|| {
             KubeError::new(format!("`helm {}` timed out after {} s", subcommand_name(args), QUERY_TIMEOUT.as_secs()))
         })
+    }
+
+    /// Runs a query whose answer depends on a chart, by its path and digest, and on `input` only: it is asked once per
+    /// run. `turn` counts queries that are asked again to compare their answers.
+    pub(super) async fn run_chart_query(
+        &self,
+        (chart, digest): (&Utf8Path, Option<&ChartDigest>),
+        args: &[String],
+        input: Option<&SecretString>,
+        turn: u32,
+    ) -> Result<HelmOutput, KubeError> {
+        let key = digest.map(|digest| {
+            // Built-in charts have a folder of their own for each connection.
+            let args: Vec<&str> = args.iter().map(String::as_str).filter(|arg| *arg != chart.as_str()).collect();
+            ChartQueryKey::new([self.program.as_str(), &self.version.text], digest, &args, input, turn)
+        });
+        if let Some(stdout) = key.as_ref().and_then(|key| self.answers.find(key)) {
+            return Ok(HelmOutput { ok: true, stdout: stdout.as_ref().to_owned(), error: String::new() });
+        }
+        let said = self.run_query(args, input).await?;
+        if let Some(key) = key.filter(|_| said.ok) {
+            self.answers.keep(key, &said.stdout);
+        }
+        Ok(said)
     }
 
     /// Runs a change. Even if the caller stops waiting, forge never kills it: only its own time limit ends it.

@@ -65,6 +65,7 @@ struct ReleaseExecutor<'w> {
 impl ReleaseExecutor<'_> {
     async fn execute_all(&mut self) -> Result<(), KubeError> {
         let noted = self.look.stored.read_release().await?;
+        let is_upgrade = noted.as_ref().is_some_and(StoredRelease::is_installed);
         if let Some(noted) = noted.filter(|noted| noted.info.status.is_pending()) {
             self.recover_pending(&noted).await?;
         }
@@ -73,7 +74,7 @@ impl ReleaseExecutor<'_> {
             ReleaseAction::Repair => self.repair_drift().await,
             ReleaseAction::Rollback { revision } => self.rollback(revision).await,
             ReleaseAction::Upgrade { force } => {
-                self.install_definitions().await?;
+                self.install_definitions(is_upgrade).await?;
                 self.adopt_definitions().await?;
                 self.upgrade(force).await?;
                 self.look.objects.cluster.clear_discovery().await;
@@ -170,9 +171,9 @@ impl ReleaseExecutor<'_> {
     /// Installs CRDs that a later chart version added, and renews those that it changed: helm installs CRDs with the first
     /// release only. Hooks that renew them run after it, if at all: an upgrade that a hook ends leaves no new object with
     /// an old definition.
-    async fn install_definitions(&mut self) -> Result<(), KubeError> {
+    async fn install_definitions(&mut self, is_upgrade: bool) -> Result<(), KubeError> {
         let Some(chart) = &self.look.chart else { return Ok(()) };
-        for definition in self.look.chart_definitions(chart).await? {
+        for definition in self.look.chart_definitions(chart, is_upgrade).await? {
             if self.look.objects.get_live(definition).await?.is_none() {
                 (self.say)(&format!("installing CRD {}", definition.name()));
                 let how = HelmApplyOptions { manager: "forge", force: false };
@@ -182,7 +183,7 @@ impl ReleaseExecutor<'_> {
                 self.wait_until_served(definition).await?;
             }
         }
-        let outdated = self.look.find_outdated_definitions(chart).await?;
+        let outdated = self.look.find_outdated_definitions(chart, is_upgrade).await?;
         if outdated.is_empty() {
             return Ok(());
         }

@@ -8,7 +8,7 @@ use super::program::{HelmProgram, HelmTarget};
 use crate::model::{SecretStore, Value};
 use crate::object::{
     ChartInfo, ClusterAccess, ManifestObject, ReleaseQuery, ReleaseState, collect_images, pair_image_sources,
-    parse_definitions, parse_manifest, reveal_value,
+    parse_definitions, parse_rendered, reveal_value,
 };
 use secrecy::SecretString;
 use std::collections::BTreeMap;
@@ -36,6 +36,7 @@ impl ChartRenderer<'_> {
         chart: &LocalHelmChart,
         options: HelmTemplateOptions<'_>,
         values: &str,
+        turn: u32,
     ) -> Result<String, KubeError> {
         let values = SecretString::from(self.reveal_values(values)?.to_string());
         let template = HelmTemplateOptions {
@@ -45,7 +46,8 @@ impl ChartRenderer<'_> {
             kube_version: self.kube_version,
             ..options
         };
-        let said = self.helm.run_query(&flags::template_args(&template), Some(&values)).await?;
+        let (files, args) = ((chart.path.as_path(), chart.digest.as_ref()), flags::template_args(&template));
+        let said = self.helm.run_chart_query(files, &args, Some(&values), turn).await?;
         match said.ok {
             true => Ok(said.stdout),
             false => Err(KubeError::new(format!(
@@ -56,16 +58,18 @@ impl ChartRenderer<'_> {
         }
     }
 
-    /// Renders the chart with `values`, including hooks.
+    /// Renders the chart with `values`, including hooks. `turn` is another number to render the same again.
     pub async fn render_chart(
         &self,
         chart: &LocalHelmChart,
         apis: &[String],
         is_upgrade: bool,
         values: &str,
+        turn: u32,
     ) -> Result<Vec<ManifestObject>, KubeError> {
-        let options = HelmTemplateOptions { apis, is_upgrade, hooks: true, ..Default::default() };
-        parse_manifest(&self.run_template(chart, options, values).await?).map_err(KubeError::new)
+        // With the CRDs, it is the query of `read_definitions`, unless these add API versions.
+        let options = HelmTemplateOptions { apis, is_upgrade, hooks: true, crds: true, ..Default::default() };
+        parse_rendered(&self.run_template(chart, options, values, turn).await?).map_err(KubeError::new)
     }
 
     /// Returns the CRDs in the folders `crds` of the chart and its enabled subcharts, by name. `helm show crds` lists
@@ -74,9 +78,10 @@ impl ChartRenderer<'_> {
         &self,
         chart: &LocalHelmChart,
         apis: &[String],
+        is_upgrade: bool,
     ) -> Result<Vec<ManifestObject>, KubeError> {
-        let options = HelmTemplateOptions { apis, crds: true, ..Default::default() };
-        parse_definitions(&self.run_template(chart, options, &self.asked.values).await?).map_err(KubeError::new)
+        let options = HelmTemplateOptions { apis, is_upgrade, hooks: true, crds: true, ..Default::default() };
+        parse_definitions(&self.run_template(chart, options, &self.asked.values, 0).await?).map_err(KubeError::new)
     }
 
     /// Returns the sources of the images in a mirror: those of the chart without the mirror.
@@ -88,7 +93,7 @@ impl ChartRenderer<'_> {
         rendered: &[ManifestObject],
     ) -> Result<BTreeMap<String, String>, KubeError> {
         let Some(upstream) = &self.asked.upstream else { return Ok(BTreeMap::new()) };
-        let plain = self.render_chart(chart, apis, is_upgrade, upstream).await?;
+        let plain = self.render_chart(chart, apis, is_upgrade, upstream, 0).await?;
         let values = |objects: &[ManifestObject]| objects.iter().map(|one| one.value.clone()).collect::<Vec<_>>();
         Ok(pair_image_sources(&values(rendered), &values(&plain)))
     }
@@ -114,12 +119,12 @@ impl HelmOptions {
             withheld: access.withheld.clone(),
             _made: None,
         };
-        let helm = HelmProgram::open(&self.program, login).await?;
+        let helm = self.open_program(login).await?;
         let chart = self.obtain_chart(&helm, query).await?;
         let renderer = ChartRenderer { helm: &helm, asked, secrets, kube_version };
-        let definitions = renderer.read_definitions(&chart, &[]).await?;
+        let definitions = renderer.read_definitions(&chart, &[], false).await?;
         let apis: Vec<String> = definitions.iter().flat_map(ManifestObject::defined_api_versions).collect();
-        let rendered = renderer.render_chart(&chart, &apis, false, &asked.values).await?;
+        let rendered = renderer.render_chart(&chart, &apis, false, &asked.values, 0).await?;
         let info = ChartInfo {
             name: chart.file.name.clone(),
             version: chart.file.version.clone(),

@@ -23,6 +23,13 @@ pub(super) struct StoredRelease {
     pub values: Value,
 }
 
+impl StoredRelease {
+    /// Reports whether the release is more than the history of a removed one.
+    pub fn is_installed(&self) -> bool {
+        self.info.status != ReleaseStatus::Uninstalled
+    }
+}
+
 /// Values and objects of an earlier revision.
 pub(super) struct StoredRevision {
     pub manifest: Vec<ManifestObject>,

@@ -1,6 +1,7 @@
 //! Parsing of recorded helm output, and a fake helm that records its arguments.
 
 use super::super::KubeError;
+use super::chart_answers::{ChartAnswers, ChartDigest};
 use super::flags::{self, HelmUpgradeOptions};
 use super::output::{self, HelmReleaseMetadata, HelmRevision, HelmUpgradeDryRun, ListedRelease};
 use super::program::{HelmProgram, HelmTarget};
@@ -128,7 +129,7 @@ pub(super) async fn fake_helm(script: &str) -> (tempfile::TempDir, HelmProgram) 
     };
     // A fork of another test may still have the program open for writing.
     for _ in 0..50 {
-        match HelmProgram::open(&program, login.clone()).await {
+        match HelmProgram::open(&program, login.clone(), ChartAnswers::default()).await {
             Ok(helm) => return (folder, helm),
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
@@ -226,4 +227,32 @@ async fn endless_helm_output_is_an_error() {
     let (_folder, helm) = fake_helm("head -c 40000000 /dev/zero").await;
     let error: KubeError = helm.run_query(&flags::list_args(4, false), None).await.unwrap_err();
     assert_eq!(error.message, "helm printed more than 32 MB");
+}
+
+/// A run asks helm once about a chart and values, also over several connections.
+#[tokio::test]
+async fn answers_about_an_unchanged_chart_are_kept() {
+    let (folder, helm) = fake_helm("echo \"$*\" >>HERE/asked; [ -e HERE/broken ] && exit 1; cat -").await;
+    let chart = Utf8PathBuf::from_path_buf(folder.path().join("chart")).unwrap();
+    std::fs::create_dir(&chart).unwrap();
+    let template = flags::HelmTemplateOptions { name: "r", chart: chart.as_str(), ..Default::default() };
+    let args = flags::template_args(&template);
+    let ask = async |values: &str, turn: u32| {
+        let (digest, values) = (ChartDigest::read(&chart), SecretString::from(values.to_owned()));
+        helm.run_chart_query((&chart, digest.as_ref()), &args, Some(&values), turn).await.unwrap()
+    };
+    let count = || std::fs::read_to_string(folder.path().join("asked")).unwrap().lines().count();
+    for _ in 0..2 {
+        assert_eq!((ask("a", 0).await.stdout.as_str(), ask("b", 0).await.stdout.as_str()), ("a", "b"));
+    }
+    assert_eq!(count(), 2);
+    // The second rendering shows whether a chart renders differently each time.
+    (ask("a", 1).await, ask("a", 1).await);
+    assert_eq!(count(), 3);
+    std::fs::write(chart.join("Chart.yaml"), "name: other").unwrap();
+    (ask("a", 0).await, ask("a", 0).await);
+    assert_eq!(count(), 4);
+    std::fs::write(folder.path().join("broken"), "").unwrap();
+    assert!(!ask("c", 0).await.ok && !ask("c", 0).await.ok && ask("a", 0).await.ok);
+    assert_eq!(count(), 6);
 }

@@ -683,7 +683,8 @@ fn repository_chart_is_fetched_once_and_cached() {
         let charts = Some(place.dir.path().join("charts").to_str().expect("text").into());
         let program: camino::Utf8PathBuf = place.api.helm(place.which).expect("a helm").to_str().expect("text").into();
         let look = |version: &str, offline: bool| {
-            let options = HelmOptions { program: program.clone(), charts: charts.clone(), offline };
+            let options =
+                HelmOptions { program: program.clone(), charts: charts.clone(), offline, ..HelmOptions::default() };
             let cluster = place.cluster.clone().with_helm(options);
             let from = ChartQuerySource::Repository { url: server.url(""), name: place.name.clone() };
             let chart = Some(ChartQuery { from, version: version.to_owned(), sha256: None });
