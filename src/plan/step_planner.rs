@@ -61,6 +61,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
     ) -> Self {
         let mut ahead = StepPredictions::default();
         ahead.predicted.exporters = outside.exporters().clone();
+        ahead.predicted.is_undo = case.ground.project.generated;
         ahead.unfinished = find_unfinished_run(case.seen, case.ground.project.generated);
         let ruled = |i: &Arc<RecipeInstance>| twin.clone().or_else(|| assess_rules(case, i));
         let ruled = case.instances().iter().filter_map(|i| Some((i.recipe.name.clone(), ruled(i)?))).collect();

@@ -54,6 +54,8 @@ pub struct EarlierStepEffects {
     pub after: Option<String>,
     /// Whether `apt-get update` has just run: it does not bring a version that its lists lack.
     pub lists_updated: bool,
+    /// Whether the plan undoes a run, so that nothing new is expected in repositories that the undo does not change.
+    pub is_undo: bool,
     /// Recipes, on any host, with a step that will change and exports values.
     pub exporters: BTreeSet<String>,
 }
@@ -80,6 +82,12 @@ impl EarlierStepEffects {
             path.strip_prefix(gone.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         self.is_opaque || self.will_touch.contains(path) || self.will_go.iter().any(goes_with)
+    }
+
+    /// Reports whether an earlier step changes which repositories apt reads.
+    pub fn may_change_repositories(&self) -> bool {
+        let is_source = |path: &String| path.starts_with("/etc/apt/");
+        self.is_opaque || self.will_touch.iter().chain(&self.will_go).any(is_source)
     }
 
     /// Reports whether a step of `recipe` will produce its exports.

@@ -283,6 +283,47 @@ fn runs_are_undone_one_after_another() {
     assert_eq!((state(node), records(node).as_str()), (states[0].clone(), "fleet@shop%2Fpackage.json"), "{undone}");
 }
 
+const UPGRADE: &str = r#"
+recipe: upgrade
+summary: A new version, and a file
+steps:
+  - { name: package, package: { name: forge-demo, version: 2.0-1 } }
+  - { name: file, file: { path: /etc/upgraded, content: x } }
+"#;
+
+/// Replaces the repository by one that has the newest version only.
+const DROP_OLD_VERSIONS: &str = r#"
+set -e
+mkdir /srv/newest; cd /srv/newest; ln -s /srv/forge-repo/*.deb .
+awk -v RS= -v ORS='\n\n' '!/(^|\n)Package: forge-demo\n/ || /\nVersion: 2.0-1/' /srv/forge-repo/Packages >Packages
+echo 'deb [trusted=yes] file:/srv/newest ./' >/etc/apt/sources.list
+apt-get -qq update
+"#;
+
+/// Repositories keep the newest version only. The plan of the undo says so, and the other changes are undone.
+#[test]
+fn version_that_no_repository_has_blocks_its_step_of_the_undo() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let version = || node.must("dpkg-query -W -f '${Version}' forge-demo");
+    node.must("DEBIAN_FRONTEND=noninteractive apt-get install -qqy forge-demo=1.0-1 >/dev/null </dev/null");
+    let project = Project::new(&nodes).inventory("apply: [{ recipe: upgrade, on: all }]\n").recipe("upgrade", UPGRADE);
+    let applied = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert!(applied.code == 0 && version() == "2.0-1", "{applied}");
+    node.must(DROP_OLD_VERSIONS);
+    let undo = |how: &str| project.forge(["undo", "last", "-i", "inventory.yaml", how]);
+    let shown = undo("--dry-run");
+    let why = "apt does not offer `forge-demo` 1.0-1; it offers 2.0-1: the former version cannot be installed";
+    assert!(shown.stdout.contains(why) && shown.stdout.contains("/var/cache/apt/archives"), "{shown}");
+    let undone = undo("--yes");
+    assert!(undone.code == 3 && version() == "2.0-1", "{undone}");
+    assert_eq!(node.must("ls /etc/upgraded 2>/dev/null || echo gone"), "gone", "{undone}");
+    // By hand, as the hint says: the step of the undo then matches.
+    node.must("dpkg --force-downgrade --force-confold -i /srv/forge-repo/forge-demo_1.0-1_*.deb >/dev/null 2>&1");
+    let found = project.forge(["plan", "inventory.yaml"]);
+    assert!(found.stdout.contains("`forge-demo` is 1.0-1, not 2.0-1"), "{found}");
+}
+
 /// Returns the ID of the newest run that changed something.
 fn newest_run(project: &Project) -> String {
     let out = project.forge(["runs", "--format", "json"]);

@@ -326,7 +326,9 @@ fn parse_predicted(given: &Value) -> Option<EarlierStepEffects> {
     let is_opaque = given.get("is_opaque").is_some();
     let may_touch_other_files = given.get("may_touch_other_files").is_some();
     let may_bring_files = given.get("may_bring_files").is_some();
+    let is_undo = given.get("is_undo").is_some();
     Some(EarlierStepEffects {
+        is_undo,
         will_exist,
         will_go,
         will_touch,

@@ -94,6 +94,10 @@ fn conclude_findings(
     }
     let (missing, offers): (Vec<String>, Vec<String>) = findings.missing.into_iter().unzip();
     let offers = offers.join("; ");
+    if cx.predicted.is_some_and(|earlier| earlier.is_undo && !earlier.may_change_repositories()) {
+        let reason = format!("{offers}: the former version cannot be installed");
+        return Assessment::blocked(BlockClass::Host, reason, basis).host_hint(UNDO_HINT);
+    }
     if may_be_provided(&missing, cx) {
         return differs(format!("{offers}; an earlier step may change that")).mark_predicted();
     }
@@ -108,6 +112,10 @@ fn conclude_findings(
     Assessment::blocked(BlockClass::Host, offers, basis)
         .hint("add a `repository` step before this one, or set `update: if-missing`")
 }
+
+/// What to do about an undo that needs a version which repositories had at its time.
+const UNDO_HINT: &str = "if a repository of the host offers it again, run `apt-get update` there; else install its \
+                         file by hand, such as one in `/var/cache/apt/archives`";
 
 /// Blocks a declared hold that the host cannot keep, unless an earlier step may install the plugin.
 fn block_unsupported_hold(
