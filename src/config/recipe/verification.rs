@@ -27,6 +27,7 @@ pub(super) fn read_verify(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<R
     let said = read_cluster_scope(&table, "an entry of `verify`", cx);
     report_expect_or_check(&table, node, "an entry of `verify`", cx);
     report_scope_mismatch(&table, said, about.is_some(), cx);
+    report_check_with_shows(&table, cx);
     let shows =
         table.get("shows").and_then(|node| Some((yaml_table::expect_text(node, "shows", &mut cx.diags)?, node.span)));
     let within_s = table.get_limit("within", &mut cx.diags);
@@ -109,6 +110,14 @@ fn report_expect_or_check(table: &YamlTable<'_>, node: &YamlNode, what: &str, cx
             Diag::error(DiagCode::MissingKey, format!("{what} needs `expect` or `check`")).with_span(node.span),
         ),
         _ => {}
+    }
+}
+
+/// Rejects values to show next to a command, whose output is shown already.
+fn report_check_with_shows(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) {
+    if let (Some(_), Some(key)) = (table.get("check"), table.find_key("shows")) {
+        let diag = Diag::error(DiagCode::Exclusive, "`check` and `shows` exclude each other").with_span(key.span);
+        cx.push_diag(diag.hint("print the values in the command: its standard error is shown if it fails"));
     }
 }
 
