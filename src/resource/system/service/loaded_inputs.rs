@@ -22,6 +22,25 @@ pub(super) struct LoadedInput {
     paths: Option<BTreeMap<String, Option<f64>>>,
 }
 
+/// Why a process may not have the declared version of an input.
+#[derive(Debug)]
+pub(super) struct OutdatedInput {
+    /// The file that shows it. Several steps may write the same one.
+    pub path: Option<String>,
+    pub why: String,
+}
+
+impl OutdatedInput {
+    /// Returns a reason that follows from the declaration, or from the trace of a step.
+    pub fn of_step(why: String) -> Self {
+        Self { path: None, why }
+    }
+
+    pub fn of_path(path: &str, why: String) -> Self {
+        Self { path: Some(path.to_owned()), why }
+    }
+}
+
 /// Older versions stored only a digest, for a package with its unpack time: `sha256:…@1000.5`.
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -72,9 +91,9 @@ impl LoadedInput {
         &self,
         input: &RestartInput,
         seen: &Observation,
-    ) -> Result<Option<String>, UnansweredReason> {
-        let declared =
-            (self.digest != input.digest).then(|| format!("`{}` changed since the verified start", input.step));
+    ) -> Result<Option<OutdatedInput>, UnansweredReason> {
+        let declared = (self.digest != input.digest)
+            .then(|| OutdatedInput::of_step(format!("`{}` changed since the verified start", input.step)));
         let Some(paths) = &self.paths else { return Ok(declared) };
         let mut watched = input.watched_paths().filter(|path| !is_unit_path(path)).peekable();
         if watched.peek().is_none() {
@@ -86,8 +105,10 @@ impl LoadedInput {
             if !is_same_time(recorded, path_ctime(seen, path)?) {
                 return Ok(declared.or_else(|| {
                     Some(match input.is_trace(path) {
-                        true => format!("`{}` was applied after the verified start", input.step),
-                        false => touched_reason(path),
+                        true => {
+                            OutdatedInput::of_step(format!("`{}` was applied after the verified start", input.step))
+                        }
+                        false => OutdatedInput::of_path(path, touched_reason(path)),
                     })
                 }));
             }

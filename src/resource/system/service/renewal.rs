@@ -3,13 +3,14 @@
 //! Architecture Invariant: the decision is derived from observed and recorded state, never from the event of a change,
 //! so the next run completes a run that was killed between change and restart.
 
-use super::loaded_inputs::{LoadedInput, input_probe};
+use super::loaded_inputs::{LoadedInput, OutdatedInput, input_probe};
 use crate::model::Value;
 use crate::probe::{Observation, PathState, PathType, UnansweredReason, UnitState};
 use crate::resource::RestartInput;
 use crate::resource::packages::package::is_file_list;
 use crate::resource::shared::support::{path_state, sha256_hex};
 use crate::resource::system::unit::is_unit_path;
+use std::collections::BTreeSet;
 
 /// Reasons to restart or reload the running process.
 #[derive(Debug, Default, PartialEq)]
@@ -63,7 +64,7 @@ impl<'a> ReloadMark<'a> {
 /// Why the process does not use the current version of one input.
 enum RenewalCause {
     /// Observed.
-    Seen(String),
+    Seen(OutdatedInput),
     /// An earlier step of the plan changes it.
     Coming(String),
 }
@@ -78,22 +79,27 @@ impl RunningService<'_> {
         for path in &self.unit.deleted {
             renewal.restart.push(format!("it runs `{}`, which was replaced on disk", path.raw()));
         }
-        let mut coming = Vec::new();
+        let mut is_seen = !renewal.is_empty();
+        let mut named = BTreeSet::new();
         for input in self.inputs {
-            let target = match self.unit.can_reload && self.is_applied_by_reload(input)? {
-                true => &mut renewal.reload,
-                false => &mut renewal.restart,
+            let needs_restart = !(self.unit.can_reload && self.is_applied_by_reload(input)?);
+            let target = match needs_restart {
+                true => &mut renewal.restart,
+                false => &mut renewal.reload,
             };
             match self.find_cause(input)? {
                 None => {}
-                Some(RenewalCause::Seen(why)) => target.push(why),
-                Some(RenewalCause::Coming(why)) => {
-                    coming.push(why.clone());
-                    target.push(why);
+                Some(RenewalCause::Coming(why)) => target.push(why),
+                Some(RenewalCause::Seen(OutdatedInput { path, why })) => {
+                    is_seen = true;
+                    // One reason per file. A restart includes a reload, which does not replace it.
+                    if path.is_none_or(|path| named.insert((path, needs_restart))) {
+                        target.push(why);
+                    }
                 }
             }
         }
-        renewal.predicted = !coming.is_empty() && coming.len() == renewal.restart.len() + renewal.reload.len();
+        renewal.predicted = !is_seen && !renewal.is_empty();
         Ok(renewal)
     }
 
@@ -142,7 +148,7 @@ impl RunningService<'_> {
     /// A process reads its input when it starts, at a reload, at a signal that leaves no trace, or at any other time.
     /// So it has the current input for certain only if that was not touched since the start or reload that forge
     /// recorded.
-    fn outdated_reason(&self, input: &RestartInput) -> Result<Option<String>, UnansweredReason> {
+    fn outdated_reason(&self, input: &RestartInput) -> Result<Option<OutdatedInput>, UnansweredReason> {
         if self.is_reloaded(input)? {
             return Ok(None);
         }
@@ -170,12 +176,12 @@ impl RunningService<'_> {
     }
 
     /// Returns why `input` is newer than the start of the unit, if it is.
-    fn newer_reason(&self, input: &RestartInput) -> Result<Option<String>, UnansweredReason> {
+    fn newer_reason(&self, input: &RestartInput) -> Result<Option<OutdatedInput>, UnansweredReason> {
         let is_newer = |ctime| Ok(self.unit.may_precede(self.start_time()?, ctime));
         let path = self.find_path(input, is_newer)?;
         Ok(path.map(|path| match input.is_trace(path) {
-            true => format!("`{}` was applied after it started", input.step),
-            false => format!("`{path}` changed after it started"),
+            true => OutdatedInput::of_step(format!("`{}` was applied after it started", input.step)),
+            false => OutdatedInput::of_path(path, format!("`{path}` changed after it started")),
         }))
     }
 
