@@ -92,3 +92,23 @@ fn files_on_a_new_mount_are_not_those_below_it() {
     let after = format!("recipe: r\nsteps:\n{mount}{page}");
     converges(&before, &after, "tmpfs\nx", "stat -f -c %T /mnt/s; cat /mnt/s/f");
 }
+
+/// A removal would reach into the other file system: the plan says what the action would refuse.
+#[test]
+fn removal_of_a_directory_with_a_mount_is_blocked_in_the_plan() {
+    let recipe = "recipe: r\nsteps:\n  - { name: old, absent: { path: /srv/old, recursive: true } }\n";
+    let lab = match Lab::new(Who::all()[0], &[("inventory.yaml", INVENTORY), ("recipes/r.yaml", recipe)]) {
+        Ok(lab) => lab,
+        Err(why) => return eprintln!("skipped: a sandbox: {why}"),
+    };
+    let inside = |code: &str| lab.inside("inventory.yaml", "a", code);
+    inside("mkdir -p '/srv/old/a b' /srv/data; touch /srv/data/kept; mount --bind /srv/data '/srv/old/a b'");
+    let plan = lab.forge(&["plan"]);
+    assert!(plan.contains("a file system is mounted at `/srv/old/a b`, in `/srv/old`: nothing is removed"), "{plan}");
+    assert!(plan.contains("unmount `/srv/old/a b` first"), "{plan}");
+    assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 3\n"));
+    assert_eq!(inside("ls '/srv/old/a b'; umount '/srv/old/a b'"), "kept\n");
+    assert!(lab.forge(&["apply", "--yes"]).starts_with("exit 0\n"));
+    assert_eq!(inside("ls /srv"), "data\n");
+    lab.nothing_is_left();
+}

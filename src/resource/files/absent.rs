@@ -4,6 +4,7 @@ use crate::diag::{Diag, DiagCode};
 use crate::model::{BlockClass, DisruptionClass, UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, PathInfo, PathState, PathType, Probe, UnansweredReason};
 use crate::resource::shared::file_target::{describe_lost_special_file, describe_type, path_probe};
+use crate::resource::shared::mounted_paths::{mounts_probe, refuse_mounted_paths};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{format_mode, parent_path, path_state};
 use crate::resource::shared::system_directories::check_removable;
@@ -30,7 +31,7 @@ patterns are not supported, because they could match unintended files.
 
 **A change** removes files, links (never their targets) and special files. Files are backed up to
 `/var/lib/forge/backups/RUN/PATH` unless `backup: false`. A directory blocks the step unless `recursive: true`, which
-removes it with its contents, without a backup. If a file system is mounted inside it, nothing is removed. systemd is
+removes it with its contents, without a backup. A mount at a path, or in a directory, blocks the step. systemd is
 reloaded after the removal of a unit or a drop-in. An undo restores the paths that the step lists, also in such a
 directory, and no other contents.
 
@@ -164,7 +165,10 @@ impl DeclaredResource for AbsentResource {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        if self.idle { Vec::new() } else { self.paths.iter().map(|path| path_probe(path)).collect() }
+        if self.idle {
+            return Vec::new();
+        }
+        self.paths.iter().map(|path| path_probe(path)).chain([mounts_probe(&self.paths)]).collect()
     }
 
     fn desired_value(&self) -> Value {
@@ -262,12 +266,12 @@ impl ResourceDiff for AbsentDiff {
 impl TypedResource for AbsentResource {
     type Diff = AbsentDiff;
 
-    fn diff(&self, seen: &Observation, _cx: &AssessmentContext<'_>) -> Assessment<AbsentDiff> {
+    fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<AbsentDiff> {
         if self.idle {
             return Assessment::ok("removed paths are not restored", json!({}));
         }
         match self.find_existing(seen) {
-            Ok(left) => self.assess_existing(left),
+            Ok(left) => refuse_mounted_paths(self.assess_existing(left), &self.paths, seen, cx),
             Err(unknown) => Assessment::unknown(&unknown),
         }
     }

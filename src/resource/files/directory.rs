@@ -8,6 +8,7 @@ use crate::resource::shared::file_target::{
     OwnershipDiff, ParentState, add_ownership_basis, check_parent, describe_differences, describe_type, path_probe,
     resolve_link_target, type_basis,
 };
+use crate::resource::shared::mounted_paths::{mounts_probe, refuse_mounted_paths};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{
     GROUP_FIELD, OWNER_FIELD, bad_value, format_mode, output, parse_owner_and_group, path_state, required_text,
@@ -394,8 +395,10 @@ impl DeclaredResource for DirectoryResource {
     fn probes(&self) -> Vec<Probe> {
         let mut probes = vec![path_probe(&self.path)];
         match self.absent {
-            true if !self.recursive => probes.push(self.emptiness_probe()),
-            true => {}
+            true => {
+                probes.push(mounts_probe(std::slice::from_ref(&self.path)));
+                probes.extend((!self.recursive).then(|| self.emptiness_probe()));
+            }
             false => {
                 probes.extend(crate::resource::shared::support::parent_path(&self.path).map(path_probe));
                 probes.extend(account_probes(&self.list_owners()));
@@ -435,7 +438,9 @@ impl TypedResource for DirectoryResource {
 
     fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<DirectoryDiff> {
         let judged = match self.absent {
-            true => self.assess_absent(seen, cx),
+            true => self
+                .assess_absent(seen, cx)
+                .map(|judgement| refuse_mounted_paths(judgement, std::slice::from_ref(&self.path), seen, cx)),
             false => self
                 .assess_present(seen, cx)
                 .map(|judgement| require_accounts(judgement, &self.list_owners(), seen, cx)),

@@ -4,6 +4,7 @@ use crate::diag::{Diag, DiagCode};
 use crate::model::{UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
+use crate::resource::shared::mounted_paths::{mounts_probe, refuse_mounted_paths};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{
     GROUP_FIELD, OWNER_FIELD, bad_value, format_mode, parent_path, parse_owner_and_group, require_file_path,
@@ -153,7 +154,7 @@ impl DeclaredResource for FileResource {
 
     fn probes(&self) -> Vec<Probe> {
         match self.absent {
-            true => vec![path_probe(&self.target.path)],
+            true => vec![path_probe(&self.target.path), mounts_probe(std::slice::from_ref(&self.target.path))],
             false => self.target.probes(),
         }
     }
@@ -199,7 +200,10 @@ impl TypedResource for FileResource {
 
     fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<FileDiff> {
         match self.absent {
-            true => self.target.assess_absent(seen),
+            true => {
+                let paths = std::slice::from_ref(&self.target.path);
+                refuse_mounted_paths(self.target.assess_absent(seen), paths, seen, cx)
+            }
             false => self.target.assess(seen, cx, false),
         }
     }

@@ -7,6 +7,7 @@ pub(in crate::resource) mod diff;
 pub(in crate::resource) mod edited_file;
 pub(in crate::resource) mod file_target;
 pub(in crate::resource) mod job_account;
+pub(in crate::resource) mod mounted_paths;
 pub(in crate::resource) mod package_lock;
 pub(in crate::resource) mod shell;
 pub(in crate::resource) mod support;

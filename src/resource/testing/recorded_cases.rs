@@ -364,6 +364,10 @@ pub(in crate::resource) fn build_observation(
             None if probe == Probe::PackageManager => {
                 seen.insert(probe, Ok(ProbeReading::PackageManager(PackageManagerState::default())));
             }
+            // Nothing is mounted there.
+            None if key == "mounts" => {
+                seen.insert(probe.clone(), Ok(ProbeReading::Output(crate::probe::ProbeOutput::default())));
+            }
             None => panic!("{name}: `{key}` is missing in `observation`"),
         }
         used.push(key);

@@ -30,6 +30,17 @@ pub(super) enum ArchiveDiff {
     },
 }
 
+impl ArchiveDiff {
+    /// Reports whether the change removes the directory that exists.
+    pub fn removes_directory(&self) -> bool {
+        match self {
+            Self::Unpack(diff) => !diff.creates,
+            Self::Remove { .. } => true,
+            Self::Ownership(_) | Self::Await { .. } => false,
+        }
+    }
+}
+
 /// How the last unpacking differs from the declared one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct UnpackDiff {

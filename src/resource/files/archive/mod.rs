@@ -10,6 +10,7 @@ use crate::model::{UndoDeclaration, UndoEffect, Value};
 use crate::probe::{Observation, Probe};
 use crate::resource::shared::accounts::{AccountName, account_probes, require_accounts};
 use crate::resource::shared::file_target::{FileBody, path_probe};
+use crate::resource::shared::mounted_paths::{mounts_probe, refuse_mounted_paths};
 use crate::resource::shared::support::{
     ONLY_UNCHANGED, bad_value, format_mode, parse_owner_and_group, required_text, sha256_hex,
 };
@@ -164,7 +165,8 @@ impl DeclaredResource for ArchiveResource {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        let mut probes = vec![path_probe(&self.into), self.unpacked_probe()];
+        let into = std::slice::from_ref(&self.into);
+        let mut probes = vec![path_probe(&self.into), self.unpacked_probe(), mounts_probe(into)];
         if !self.absent {
             probes.extend(self.archive_probe());
             probes.extend(crate::resource::shared::support::parent_path(&self.into).map(path_probe));
@@ -209,7 +211,11 @@ impl TypedResource for ArchiveResource {
                 require_accounts(judgement, &AccountName::list_owners(&self.owner, &self.group), seen, cx)
             }),
         };
-        judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown))
+        let judged = judged.unwrap_or_else(|unknown| Assessment::unknown(&unknown));
+        match judged.diff.as_ref().is_some_and(ArchiveDiff::removes_directory) {
+            true => refuse_mounted_paths(judged, std::slice::from_ref(&self.into), seen, cx),
+            false => judged,
+        }
     }
 
     fn act(&self, diff: &ArchiveDiff, cx: &AssessmentContext<'_>) -> Action {

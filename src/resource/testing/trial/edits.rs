@@ -86,7 +86,15 @@ fn tree_that_contains_a_mount_is_not_removed() {
             return;
         }
         let tree_gone = trial.build(kind, &json!({ "path": tree, "recursive": true }), kind == "directory");
-        let said = trial.failed_change_message("dash", tree_gone.as_ref());
+        let blocked = trial.assess_resource(tree_gone.as_ref());
+        let why = format!("a file system is mounted at `{tree}/in it`, in `{tree}`: nothing is removed");
+        assert_eq!(blocked.reason.raw(), why);
+        // It may be mounted after the observation.
+        let mount = trial.inside.take();
+        let judgement = trial.assess_resource(tree_gone.as_ref());
+        let action = tree_gone.render_action(&judgement, &trial.context()).into_script().body;
+        trial.inside = mount;
+        let said = String::from_utf8_lossy(&trial.run_action("dash", action).stderr).into_owned();
         assert_eq!(said, format!("forge: a file system is mounted at {tree}/in it: nothing was removed\n"));
         assert!(
             Path::new(&format!("{tree}/first")).exists() && Path::new(&format!("{}/x", trial.path("theirs"))).exists()
