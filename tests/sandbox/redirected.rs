@@ -93,6 +93,33 @@ fn files_on_a_new_mount_are_not_those_below_it() {
     converges(&before, &after, "tmpfs\nx", "stat -f -c %T /mnt/s; cat /mnt/s/f");
 }
 
+/// The archive replaces its directory as a whole, so that it removes a file that another step declares there.
+#[test]
+fn file_in_the_directory_of_an_archive_is_written_again_after_it() {
+    let recipe = |version: u32| {
+        format!(
+            "recipe: r\nsteps:\n  - {{ name: tool, archive: {{ path: /srv/tool-{version}.tar, into: /opt/tool }} }}\n  \
+             - {{ name: conf, file: {{ path: /opt/tool/conf, content: same }} }}\n"
+        )
+    };
+    let lab = match Lab::new(Who::all()[0], &[("inventory.yaml", INVENTORY), ("recipes/r.yaml", &recipe(1))]) {
+        Ok(lab) => lab,
+        Err(why) => return eprintln!("skipped: a sandbox: {why}"),
+    };
+    let inside = |code: &str| lab.inside("inventory.yaml", "a", code);
+    inside("cd /srv; for v in 1 2; do echo $v >run; tar -cf tool-$v.tar run; done");
+    let first = lab.forge(&["apply", "--yes"]);
+    assert!(first.starts_with("exit 0\n"), "{first}");
+    lab.file("recipes/r.yaml", &recipe(2));
+    let plan = lab.forge(&["plan"]);
+    assert!(plan.contains("content, owner and mode match; `r/tool` may change that"), "{plan}");
+    let second = lab.forge(&["apply", "--yes"]);
+    assert!(second.starts_with("exit 0\n"), "{second}");
+    assert_eq!(inside("cat /opt/tool/run; cat /opt/tool/conf"), "2\nsame", "{second}");
+    assert!(lab.forge(&["plan", "--detailed-exitcode"]).starts_with("exit 0\n"));
+    lab.nothing_is_left();
+}
+
 /// A removal would reach into the other file system: the plan says what the action would refuse.
 #[test]
 fn removal_of_a_directory_with_a_mount_is_blocked_in_the_plan() {

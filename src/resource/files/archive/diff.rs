@@ -130,6 +130,11 @@ impl ResourceDiff for ArchiveDiff {
             }
         }
     }
+
+    /// The members replace everything in the directory.
+    fn leads_elsewhere(&self) -> bool {
+        !matches!(self, Self::Ownership(_))
+    }
 }
 
 #[cfg(test)]
