@@ -7,9 +7,9 @@ use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_
 use crate::resource::shared::mounted_paths::{mounts_probe, refuse_mounted_paths};
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{
-    GROUP_FIELD, OWNER_FIELD, bad_value, format_mode, parent_path, parse_owner_and_group, require_file_path,
+    GROUP_FIELD, OWNER_FIELD, format_mode, parent_path, parse_owner_and_group, require_file_path,
 };
-use crate::resource::shared::system_directories::is_device_path;
+use crate::resource::shared::system_directories::check_writable;
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionBatch, ActionScript, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource,
@@ -107,11 +107,7 @@ struct FileResource {
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let path = require_file_path(fields)?;
-    if is_device_path(&path) {
-        return Err(bad_value(format!("`{path}` is below /dev, where the kernel and udev make the entries"))
-            .with_field("path")
-            .hint("a file there would replace a device for all programs; declare a path outside of /dev"));
-    }
+    check_writable(&path)?;
     let (owner, group) = parse_owner_and_group(fields)?;
     let body = parse_body(fields, absent)?;
     let mode = fields.get_mode("mode").unwrap_or(if body.is_secret() { 0o600 } else { 0o644 });

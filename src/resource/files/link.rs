@@ -11,6 +11,7 @@ use crate::resource::shared::shell::{self, SymlinkSpec};
 use crate::resource::shared::support::{
     bad_value, check_account_name, parent_path, path_state, required_text, will_be_provided,
 };
+use crate::resource::shared::system_directories::check_writable;
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeAspect, ChangeMark, ChangedObject,
@@ -68,6 +69,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     if path == "/" {
         return Err(bad_value("`/` is not a link").with_field("path"));
     }
+    check_writable(&path)?;
     if target.is_empty() {
         return Err(bad_value("`target` is empty").with_field("target"));
     }
@@ -361,5 +363,7 @@ mod tests {
         assert_eq!(build_error("/", "/srv"), "`/` is not a link");
         assert_eq!(build_error("/a", ""), "`target` is empty");
         assert_eq!(build_error("/a/b", "/a/b"), "`/a/b` cannot link to itself");
+        let device = "`/dev/null` is below /dev, where the kernel and udev make the entries";
+        assert_eq!(build_error("/dev/null", "/dev/zero"), device);
     }
 }

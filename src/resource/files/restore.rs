@@ -9,6 +9,7 @@ use crate::resource::shared::file_target::{
 };
 use crate::resource::shared::shell;
 use crate::resource::shared::support::{bad_value, output, path_state, required_text};
+use crate::resource::shared::system_directories::{describe_device_path, is_device_path};
 use crate::resource::system::unit::{
     UNITS_FOLDER, is_drop_in_path, is_unit_path, make_drop_in_folder, remove_empty_drop_in_folder,
 };
@@ -199,6 +200,15 @@ impl RestoreResource {
         })
     }
 
+    /// Blocks the change of an entry that the kernel or udev makes.
+    fn refuse_device(&self, assessment: Assessment<RestoreDiff>) -> Assessment<RestoreDiff> {
+        match assessment.verdict == StepVerdict::Change && is_device_path(&self.path) {
+            true => Assessment::blocked(BlockClass::Host, describe_device_path(&self.path), assessment.basis)
+                .host_hint("an undo changes nothing there; `udevadm trigger` on the host makes missing entries again"),
+            false => assessment,
+        }
+    }
+
     fn differs(&self, reason: String, diff: RestoreDiff, basis: Value) -> Assessment<RestoreDiff> {
         Assessment::differs(reason, diff, DisruptionClass::D0, basis)
     }
@@ -378,7 +388,8 @@ impl TypedResource for RestoreResource {
         if self.idle {
             return Assessment::ok("restored paths stay as they are", json!({}));
         }
-        let assessment = self.try_assess(seen).and_then(|found| self.add_menu(found, seen));
+        let assessment =
+            self.try_assess(seen).and_then(|found| self.add_menu(found, seen)).map(|found| self.refuse_device(found));
         let assessment = assessment.unwrap_or_else(|unknown| Assessment::unknown(&unknown));
         match assessment.diff.as_ref().is_some_and(|diff| diff.names_missing_account()) && creates_accounts(cx) {
             // The owner is compared by name, which the account gives to its number.

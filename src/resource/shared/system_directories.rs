@@ -47,6 +47,21 @@ pub(in crate::resource) fn is_device_path(path: &str) -> bool {
     path.starts_with("/dev/") && !path.starts_with("/dev/shm/")
 }
 
+/// Rejects a path at which a declared entry would take the place of a device.
+pub(in crate::resource) fn check_writable(path: &str) -> Result<(), Diag> {
+    match is_device_path(path) {
+        true => Err(bad_value(describe_device_path(path))
+            .with_field("path")
+            .hint("an entry there would replace a device for all programs; declare a path outside of /dev")),
+        false => Ok(()),
+    }
+}
+
+/// Returns why nothing is written at a path of a device.
+pub(in crate::resource) fn describe_device_path(path: &str) -> String {
+    format!("`{path}` is below /dev, where the kernel and udev make the entries")
+}
+
 /// Rejects paths that every host needs.
 pub(in crate::resource) fn check_removable(path: &str) -> Result<(), Diag> {
     if path.matches('/').count() < 2 {

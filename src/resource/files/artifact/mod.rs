@@ -18,6 +18,7 @@ use crate::resource::shared::file_target::path_probe;
 use crate::resource::shared::support::{
     GROUP_FIELD, OWNER_FIELD, bad_value, format_mode, parse_owner_and_group, require_file_path,
 };
+use crate::resource::shared::system_directories::check_writable;
 use crate::resource::traits::{KindTraits, PackageExposure};
 use crate::resource::{
     Action, ActionScript, ArtifactDelivery, Assessment, AssessmentContext, ChangeMark, ChangedObject, DeclaredResource,
@@ -90,6 +91,7 @@ const FIELDS: &[FieldSpec] = &[
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let path = require_file_path(fields)?;
+    check_writable(&path)?;
     let (owner, group) = parse_owner_and_group(fields)?;
     Ok(Box::new(ArtifactResource {
         path,
@@ -271,6 +273,13 @@ mod tests {
     fn build_error(entries: &[(&'static str, &str)]) -> String {
         let fields = [("path", "/opt/x.run")].iter().chain(entries).map(|(key, value)| (*key, json!(value)));
         build(&FieldValues(fields.collect()), false).unwrap_err().message
+    }
+
+    #[test]
+    fn artifact_in_place_of_a_device_is_rejected() {
+        let fields = [("path", json!("/dev/null")), ("file", json!("/srv/x.run")), ("sha256", json!(DIGEST))];
+        let error = build(&FieldValues(fields.into_iter().collect()), false).unwrap_err();
+        assert_eq!(error.message, "`/dev/null` is below /dev, where the kernel and udev make the entries");
     }
 
     #[test]
