@@ -7,7 +7,8 @@ use crate::model::UntrustedText;
 use std::collections::BTreeMap;
 
 /// Prints the snippets of both folders, then fields: `cmdline` and the kernel's command line; `loadable` and whether
-/// this kernel supports modules; `files` and the lines of the indexes that list one; `indexed` if the running kernel has
+/// this kernel supports modules; `files` and the lines of the indexes that list one, with all aliases that are patterns
+/// of names (those of devices contain a colon); `indexed` if the running kernel has
 /// such an index; `masked` if systemd does not read `modules-load.d` at boot; for each module `module`, its name, its
 /// state, its reference count, then `holder` and `param` fields.
 ///
@@ -23,7 +24,7 @@ printf 'loadable\0%s\0' "$l"
 k=$(uname -r) e=
 for m; do e="$e|$(printf %s "$m" | sed 's/_/[_-]/g')"; done
 set -- "$@"
-l=$(cd "/lib/modules/$k" 2>/dev/null && grep -HoE "^([^:]*/(${e#?})\.ko|alias (${e#?}) )" modules.dep modules.builtin modules.alias 2>/dev/null)
+l=$(cd "/lib/modules/$k" 2>/dev/null && grep -HoE "^([^:]*/(${e#?})\.ko|alias (${e#?}|[^ :]*[]*?[][^ :]*) )" modules.dep modules.builtin modules.alias 2>/dev/null)
 printf 'files\0%s\0' "$l"
 [ ! -f "/lib/modules/$k/modules.dep" ] || printf 'indexed\0'
 [ ! /etc/systemd/system/systemd-modules-load.service -ef /dev/null ] || printf 'masked\0'
@@ -128,7 +129,7 @@ impl HostModules<'_> {
     /// Reports whether the index has the name as an alias of modules.
     fn is_alias(&self, name: &str) -> bool {
         let mut aliases = self.files.lines().filter_map(|line| line.strip_prefix("modules.alias:alias "));
-        aliases.any(|alias| alias.trim_end().replace('-', "_") == name)
+        aliases.any(|alias| is_alias_match(alias.trim_end(), name))
     }
 
     fn build_module_state(&self, name: &str, state: &str, count: &str) -> ModuleState {
@@ -161,6 +162,20 @@ impl HostModules<'_> {
             cmdline: self.cmdline.clone(),
         }
     }
+}
+
+/// Reports whether `modprobe NAME` takes the module of an alias, whose name may be a pattern.
+///
+/// Source: `alias_normalize` of libkmod and fnmatch(3): a dash is an underscore, except between brackets.
+pub(crate) fn is_alias_match(alias: &str, name: &str) -> bool {
+    let mut is_in_brackets = false;
+    let normalize = |c: char| {
+        is_in_brackets = c == '[' || is_in_brackets && c != ']';
+        if c == '-' && !is_in_brackets { '_' } else { c }
+    };
+    let pattern: String = alias.chars().map(normalize).collect();
+    let name = name.replace('-', "_");
+    pattern == name || globset::Glob::new(&pattern).is_ok_and(|glob| glob.compile_matcher().is_match(name))
 }
 
 /// Returns the name of the module in a file: `kernel/drivers/net/dummy-x.ko` is `dummy_x`.
@@ -220,13 +235,16 @@ mod tests {
     #[test]
     fn module_that_no_index_lists_is_missing() {
         let head = "lines\0end\0lines\0end\0cmdline\0ro\0loadable\0yes\0files\0modules.dep:kernel/net/dummy.ko\n\
-            modules.builtin:kernel/fs/ext4/ext4.ko\nmodules.alias:alias ip-conntrack \0";
+            modules.builtin:kernel/fs/ext4/ext4.ko\nmodules.alias:alias ip-conntrack \n\
+            modules.alias:alias tun-[0-9]* \0";
         let is_missing = |indexed: &str, name: &str, state: &str| {
             ask(name, &printed(format!("{head}{indexed}module\0{name}\0{state}\0\0"))).unwrap().is_missing
         };
         assert!(is_missing("indexed\0", "ib_umadd", "none"));
-        assert!(is_missing("indexed\0", "ib_umadd", "hidden"));
-        for (name, state) in [("dummy", "none"), ("ext4", "none"), ("ip_conntrack", "none"), ("own_build", "live")] {
+        assert!(is_missing("indexed\0", "ib_umadd", "hidden") && is_missing("indexed\0", "tun_a", "none"));
+        for (name, state) in
+            [("dummy", "none"), ("ext4", "none"), ("ip_conntrack", "none"), ("own_build", "live"), ("tun_10", "none")]
+        {
             assert!(!is_missing("indexed\0", name, state), "{name}");
         }
         assert!(!is_missing("", "ib_umadd", "none"), "a container without the modules of its kernel");

@@ -68,6 +68,7 @@ pub(crate) use exchange::KEY_LEFT_OUT;
 pub use exchange::ProbeExchange;
 pub use frame::{CompiledProbes, FrameError, compile_probes, parse_output};
 pub(crate) use initramfs::NEXT_KERNEL;
+pub(crate) use kernel_module::is_alias_match;
 pub use kernel_state::{ModulePresence, ModuleState, SysctlState, SysctlValue};
 pub use mount_state::{FstabLine, MountState, ObservedMount};
 pub use objects_query::ObjectsQuery;

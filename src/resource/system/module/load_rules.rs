@@ -1,7 +1,7 @@
 //! Lines of other files, and of the kernel command line, that deny a module or replace how `modprobe` loads it.
 
 use super::config::is_same_name;
-use crate::probe::{ConfLine, ModulePresence, ModuleState};
+use crate::probe::{ConfLine, ModulePresence, ModuleState, is_alias_match};
 
 /// A rule about loading one module that the step itself did not write.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,14 +93,10 @@ pub(super) fn list_load_rules(state: &ModuleState, name: &str, own: &str) -> Vec
 
 /// Returns the lines `alias PATTERN MODULE` whose pattern matches the name, each with its module.
 fn list_aliases<'s>(state: &'s ModuleState, name: &str) -> Vec<(&'s ConfLine, &'s str)> {
-    let matches = |pattern: &str| {
-        let glob = globset::Glob::new(&pattern.replace('-', "_"));
-        is_same_name(pattern, name) || glob.is_ok_and(|glob| glob.compile_matcher().is_match(name.replace('-', "_")))
-    };
     let parse = |line: &'s ConfLine| {
         let mut words = line.text.split_ascii_whitespace();
         let alias = (words.next()? == "alias").then_some((words.next()?, words.next()?));
-        alias.filter(|(pattern, _)| matches(pattern)).map(|(_, target)| (line, target))
+        alias.filter(|(pattern, _)| is_alias_match(pattern, name)).map(|(_, target)| (line, target))
     };
     state.modprobe.iter().filter_map(parse).collect()
 }
@@ -151,7 +147,8 @@ mod tests {
         };
         let off = LoadRuleKind::OtherModule { module: "off".to_owned(), hides: true };
         assert_eq!(kinds(&[("/m/a.conf", "alias nvidia-drm off")]), std::slice::from_ref(&off));
-        assert_eq!(kinds(&[("/m/a.conf", "alias nvidia* off")]), [off]);
+        assert_eq!(kinds(&[("/m/a.conf", "alias nvidia* off")]), std::slice::from_ref(&off));
+        assert_eq!(kinds(&[("/m/a.conf", "alias nvidia-[a-z]rm off")]), [off], "a dash in brackets is a range");
         assert_eq!(kinds(&[("/m/a.conf", "alias nvidia off"), ("/m/b.conf", "alias pci:v0* nvidia_drm")]), []);
         let only_alias = list(&[("/m/a.conf", "alias nvidia_drm extra")], "");
         assert!(only_alias.len() == 1 && !only_alias[0].denies_boot(), "the name loads the other module");
