@@ -4,7 +4,7 @@ use super::apply_args::{ApplyArgs, ApplyOptions};
 use super::backend::Backend;
 use super::engine_args::EngineArgs;
 use super::error::CliError;
-use super::inventory::quote_argument;
+use super::inventory::{InventoryTarget, quote_argument};
 use super::output::VerbOutput;
 use super::secret_programs::SecretNeed;
 use super::shared_args::{InventoryArg, OutputFormat};
@@ -74,6 +74,7 @@ pub fn run_resume<B: Backend>(cx: &VerbContext<'_, B>, args: &ResumeArgs) -> Ver
     let (id, all) = (&run.info.run, run.report.hosts.len());
     let unfinished = run.report.hosts.iter().filter(|host| host.is_unfinished()).count();
     if unfinished == 0 {
+        check_selection(cx, &target)?;
         print_note(cx, &format!("nothing to resume: run {id} finished on {}", format_count(all, "host")));
         let ended = show_finished_run(&cx.output_for(&target), &run)?;
         // With a selection or a run, the user means no other hosts.
@@ -98,6 +99,16 @@ pub fn run_resume<B: Backend>(cx: &VerbContext<'_, B>, args: &ResumeArgs) -> Ver
     let mut settings = cx.settings.clone();
     (settings.on, settings.past_run) = (Some(on), Some(id.clone()));
     apply::run_apply(&cx.with_settings(&settings), &build_apply_args(args, None))
+}
+
+/// Checks that `--on` names hosts of the inventory: no apply follows that would. Hosts of the last run may be none.
+fn check_selection<B: Backend>(cx: &VerbContext<'_, B>, target: &InventoryTarget) -> Result<(), CliError> {
+    if cx.settings.on.as_deref().is_none_or(|on| on.contains('@')) {
+        return Ok(());
+    }
+    let mut settings = cx.settings.clone();
+    settings.secrets = SecretNeed::No;
+    cx.with_settings(&settings).load_project(target).map(|_| ())
 }
 
 /// Finds the newest earlier apply that failed on hosts which no later one included, as after `resume --on HOST`.

@@ -144,3 +144,21 @@ fn show_without_a_run_is_rejected_with_a_hint() {
          hint: `forge show last` shows the newest run, `forge runs` lists all\n"
     );
 }
+
+/// A misspelled host is an error, whether or not there is something to resume.
+#[test]
+fn resume_checks_the_selection() {
+    let inventory = "cluster: lab\nconnect: { transport: sandbox }\nhosts: [node-a, node-b]\n";
+    for (second, run) in [("failed", FIRST), ("changed", SECOND)] {
+        let place = Place::new()
+            .file("inventory.yaml", inventory)
+            .file(&format!(".forge/lab/runs/{run}/report.json"), &report(run, second))
+            .file(&format!(".forge/lab/runs/{run}/run.json"), &info(run));
+        let resumed = place.forge(&["resume", "--dry-run", "--on", "node-c"]);
+        assert!(
+            resumed.contains("`node-c` is neither a host nor a group") && resumed.contains("did you mean `node-a`?"),
+            "{resumed}"
+        );
+        assert!(resumed.starts_with("exit 64") && !resumed.contains("nothing to resume"), "{resumed}");
+    }
+}
