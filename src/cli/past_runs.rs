@@ -6,7 +6,7 @@ use crate::config::read_cluster_name;
 use crate::diag::did_you_mean;
 use crate::engine::{self, PastRun};
 use crate::model::HostOutcome;
-use crate::state::{self, RunFolder, StateStore};
+use crate::state::{self, RunFolder, StateStore, TestReportFile};
 use crate::view::ListedRun;
 use anyhow::anyhow;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -38,10 +38,29 @@ pub fn list_cluster_runs<B>(cx: &VerbContext<'_, B>, inventory: &Utf8Path) -> Re
 }
 
 fn list_all_runs(state: &Utf8Path) -> Result<Vec<RunFolder>, CliError> {
-    state::list_runs(state).map_err(|error| {
-        CliError::unexpected(anyhow::Error::new(error).context(format!("cannot read state directory `{state}`")))
-            .hint("pass another one with `--state`")
-    })
+    state::list_runs(state).map_err(|error| unreadable_state_error(state, error))
+}
+
+fn unreadable_state_error(state: &Utf8Path, error: std::io::Error) -> CliError {
+    CliError::unexpected(anyhow::Error::new(error).context(format!("cannot read state directory `{state}`")))
+        .hint("pass another one with `--state`")
+}
+
+/// Lists the reports of tests, newest first; with an inventory, those of its cluster.
+///
+/// # Errors
+/// The directory exists but cannot be read.
+pub fn list_test_reports<B>(
+    cx: &VerbContext<'_, B>,
+    inventory: Option<&Utf8Path>,
+) -> Result<Vec<TestReportFile>, CliError> {
+    let folder = inventory.map_or_else(|| state_folder(cx), |inventory| cx.settings.state_folder(inventory));
+    let mut files = state::list_test_reports(&folder).map_err(|error| unreadable_state_error(&folder, error))?;
+    if let Some(cluster) = inventory.and_then(read_cluster_name) {
+        let own = StateStore::new(&folder, &cluster);
+        files.retain(|file| own.root().file_name() == Some(&file.cluster));
+    }
+    Ok(files)
 }
 
 /// Reads the newest apply, except those that changed nothing because hosts were locked; `None` if there is none.
@@ -83,6 +102,14 @@ pub fn read_listed_run(folder: &RunFolder) -> ListedRun {
     match engine::read_run(folder) {
         Ok(run) => ListedRun::Read(Box::new(run)),
         Err(why) => ListedRun::Broken { run: folder.run.clone(), cluster: folder.cluster.clone(), why },
+    }
+}
+
+/// Reads the report of a run of tests for a list.
+pub fn read_listed_tests(file: &TestReportFile) -> ListedRun {
+    match engine::read_test_report(&file.path) {
+        Ok(report) => ListedRun::Tests(Box::new(report)),
+        Err(why) => ListedRun::Broken { run: file.run.clone(), cluster: file.cluster.clone(), why },
     }
 }
 

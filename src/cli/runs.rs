@@ -8,13 +8,15 @@ use super::verb_context::{VerbContext, VerbResult};
 use super::watch_run::watch_run;
 use crate::engine;
 use crate::model::ExitCode;
+use crate::state::{RunFolder, TestReportFile};
+use crate::view::ListedRun;
 use camino::Utf8PathBuf;
 
 /// List past runs, compare two, or watch one in progress
 ///
 /// Runs are stored in the state directory: --state, else $FORGE_STATE, else .forge next to the inventory. Lists the
-/// newest first; with an inventory, those of its cluster. A run without a report is still in progress, or its controller
-/// was stopped.
+/// newest first, runs of `forge test` included; with an inventory, those of its cluster. A run without a report is still
+/// in progress, or its controller was stopped.
 ///
 /// `--watch` shows the newest run that this machine is working on as `apply` shows it: the steps in flight on each host,
 /// and since when. On a terminal, it is redrawn, elsewhere each event is a line. When the run ends, it prints its report, as
@@ -60,8 +62,25 @@ pub fn run_runs<B>(cx: &VerbContext<'_, B>, args: &RunsArgs) -> VerbResult {
         output.write_result(&|writer, out| writer.write_comparison(&comparison, out))?;
         return Ok(ExitCode::Done);
     }
-    let shown = folders.iter().take(args.last.unwrap_or(usize::MAX));
-    let runs: Vec<_> = shown.map(past_runs::read_listed_run).collect();
+    let inventory = args.inventory.as_ref().or(cx.typed.inventory_flag.as_ref());
+    let tests = past_runs::list_test_reports(cx, inventory.map(|path| path.as_path()))?;
+    let runs = read_newest(&folders, &tests, args.last.unwrap_or(usize::MAX));
     output.write_result(&|writer, out| writer.write_runs(&runs, out))?;
     Ok(ExitCode::Done)
+}
+
+/// Reads the newest runs and runs of tests, both sorted with the newest first. The ID of a run begins with its time.
+fn read_newest(folders: &[RunFolder], tests: &[TestReportFile], limit: usize) -> Vec<ListedRun> {
+    let (mut folders, mut tests) = (folders.iter().peekable(), tests.iter().peekable());
+    let next = || {
+        let is_test = match (folders.peek(), tests.peek()) {
+            (Some(run), Some(test)) => test.run > run.run,
+            (run, _) => run.is_none(),
+        };
+        match is_test {
+            true => tests.next().map(past_runs::read_listed_tests),
+            false => folders.next().map(past_runs::read_listed_run),
+        }
+    };
+    std::iter::from_fn(next).take(limit).collect()
 }

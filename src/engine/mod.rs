@@ -104,7 +104,8 @@ mod workload;
 
 pub use acceptance::{
     AcceptanceReport, AcceptanceRequest, BaselineError, ComparedValues, DrainBudget, FabricFault, MeasuredScope,
-    SkippedHost, TestReport, TestRow, find_baseline, read_acceptance, run_acceptance, store_acceptance,
+    SkippedHost, TestReport, TestRow, find_baseline, read_acceptance, read_test_report, run_acceptance,
+    store_acceptance,
 };
 pub use apply::apply;
 pub use bind_saved_plan::bind_saved_plan;

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// The name of a run's journal in its folder.
 pub const JOURNAL: &str = "journal.ndjson";
 
+/// The folder of the reports of tests, in the folder of a cluster.
+pub const TESTS: &str = "tests";
+
 /// The format version of `run.json`; see `schemas/run.json`.
 pub const RUN_VERSION: u32 = 1;
 
@@ -83,24 +86,55 @@ pub fn list_runs(state: &Utf8Path) -> std::io::Result<Vec<RunFolder>> {
     Ok(found)
 }
 
+/// The report of a run of tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestReportFile {
+    /// The name of the cluster's folder.
+    pub cluster: String,
+    /// The ID of the run, which is the name of the file.
+    pub run: String,
+    /// The path of the file.
+    pub path: Utf8PathBuf,
+}
+
+/// Lists the reports of tests of all clusters of a state folder, newest first. A missing folder has none.
+///
+/// # Errors
+/// The folder exists and cannot be read.
+pub fn list_test_reports(state: &Utf8Path) -> std::io::Result<Vec<TestReportFile>> {
+    let mut found = Vec::new();
+    for cluster in list_folders(state)? {
+        for path in list_entries(&cluster.join(TESTS))? {
+            if let Some(run) = path.file_name().and_then(|name| name.strip_suffix(".json")) {
+                found.push(TestReportFile { cluster: folder_name(&cluster), run: run.to_owned(), path: path.clone() });
+            }
+        }
+    }
+    found.sort_by(|a, b| b.run.cmp(&a.run));
+    Ok(found)
+}
+
+/// Returns when a run began, by its ID: RFC 3339, UTC; empty if the ID has no time.
+pub fn begin_from_run_id(run: &str) -> String {
+    let began = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%S", run.split('-').next().unwrap_or(""));
+    began.map(|time| format!("{time}Z")).unwrap_or_default()
+}
+
 fn folder_name(path: &Utf8Path) -> String {
     path.file_name().unwrap_or_default().to_owned()
 }
 
 fn list_folders(of: &Utf8Path) -> std::io::Result<Vec<Utf8PathBuf>> {
+    Ok(list_entries(of)?.into_iter().filter(|path| path.is_dir()).collect())
+}
+
+fn list_entries(of: &Utf8Path) -> std::io::Result<Vec<Utf8PathBuf>> {
     let entries = match of.read_dir_utf8() {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(std::io::Error::new(error.kind(), format!("`{of}`: {error}"))),
     };
-    let mut found = Vec::new();
-    for entry in entries {
-        let path = entry?.into_path();
-        if path.is_dir() {
-            found.push(path);
-        }
-    }
-    Ok(found)
+    entries.map(|entry| Ok(entry?.into_path())).collect()
 }
 
 impl RunFolder {
@@ -118,13 +152,12 @@ impl RunFolder {
     }
 
     fn info_from_name(&self) -> RunInfo {
-        let began = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%S", self.run.split('-').next().unwrap_or(""));
         RunInfo {
             version: RUN_VERSION,
             run: self.run.clone(),
             verb: "apply".to_owned(),
             cluster: self.cluster.clone(),
-            began: began.map(|time| format!("{time}Z")).unwrap_or_default(),
+            began: begin_from_run_id(&self.run),
             ..RunInfo::default()
         }
     }

@@ -20,7 +20,10 @@ pub use boot_guard::{
 };
 pub use drift_log::{DriftLog, DriftLogLock, NotifyLock};
 pub use guard::{GuardAnswer, GuardOutcome, GuardedStep, HostGuard, parse_guard_answer};
-pub use history::{JOURNAL, RUN_VERSION, RunFolder, RunInfo, RunPlanFile, list_runs};
+pub use history::{
+    JOURNAL, RUN_VERSION, RunFolder, RunInfo, RunPlanFile, TESTS, TestReportFile, begin_from_run_id, list_runs,
+    list_test_reports,
+};
 pub use kept_file::build_kept_file_script;
 pub use line_file::{LineAppender, LineFollower};
 pub use object_store::{ObjectStore, StoreLock, StoreLockKind};

@@ -56,6 +56,8 @@ use std::io::{self, Write};
 pub enum ListedRun {
     /// A run whose files could be read.
     Read(Box<PastRun>),
+    /// A run of tests.
+    Tests(Box<AcceptanceReport>),
     /// A run whose files could not be read.
     Broken {
         /// The run ID, which is the name of the run's folder.

@@ -162,3 +162,19 @@ fn resume_checks_the_selection() {
         assert!(resumed.starts_with("exit 64") && !resumed.contains("nothing to resume"), "{resumed}");
     }
 }
+
+#[test]
+fn runs_of_tests_are_listed_among_the_others() {
+    let tests = r#"{"version":1,"run":"20261122T060000-7e57","cluster":"lab","set":"quick","tests":[],"skipped":[],"against":null,"interrupted":false,"took":{"secs":2,"nanos":0}}"#;
+    let place = || {
+        place()
+            .file(".forge/lab/tests/20261122T060000-7e57.json", tests)
+            .file(".forge/lab/tests/20261119T060000-7e58.json", "{}")
+    };
+    insta::assert_snapshot!(place().forge(&["runs"]));
+    let listed = place().forge(&["runs", "--last", "3", "--format", "json"]);
+    let text = listed.split("--- stdout\n").nth(1).unwrap().split("--- stderr").next().unwrap();
+    let document: serde_json::Value = serde_json::from_str(text).unwrap();
+    assert_eq!(document["runs"][2]["tests"]["set"], "quick", "{listed}");
+    assert_eq!(document["runs"][2]["tests"]["accepted"], false, "{listed}");
+}

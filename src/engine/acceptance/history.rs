@@ -1,14 +1,11 @@
 //! Reports of acceptance tests in the state folder of the cluster: `tests/RUN.json`.
 
 use super::report::{ACCEPTANCE_VERSION, AcceptanceReport};
-use crate::state::StateStore;
+use crate::state::{StateStore, TESTS};
 use camino::{Utf8Path, Utf8PathBuf};
 
-/// The folder in the state folder of the cluster.
-const FOLDER: &str = "tests";
-
 fn tests_folder(state: &Utf8Path, cluster: &str) -> Utf8PathBuf {
-    StateStore::new(state, cluster).root().join(FOLDER)
+    StateStore::new(state, cluster).root().join(TESTS)
 }
 
 /// Stores a report and returns its path.
@@ -17,7 +14,7 @@ fn tests_folder(state: &Utf8Path, cluster: &str) -> Utf8PathBuf {
 /// The state folder cannot be written: the reason.
 pub fn store_acceptance(state: &Utf8Path, report: &AcceptanceReport) -> Result<Utf8PathBuf, String> {
     let name = format!("{}.json", report.run);
-    StateStore::new(state, &report.cluster).write_json(FOLDER, &name, report).map_err(|error| error.to_string())
+    StateStore::new(state, &report.cluster).write_json(TESTS, &name, report).map_err(|error| error.to_string())
 }
 
 /// Why the run to compare with was not read.
@@ -48,9 +45,9 @@ pub fn read_acceptance(
         .map_err(|why| BaselineError { why, hint: suggest_runs(&folder, &names, set) })
 }
 
-/// Returns the newest runs of a set with their results: no other verb lists them.
+/// Returns the newest runs of a set with their results.
 fn suggest_runs(folder: &Utf8Path, names: &[String], set: &str) -> Option<String> {
-    let reports = names.iter().rev().filter_map(|name| read_report(&folder.join(format!("{name}.json"))).ok());
+    let reports = names.iter().rev().filter_map(|name| read_test_report(&folder.join(format!("{name}.json"))).ok());
     let of_set = reports.filter(|report| report.set == set).take(SUGGESTED_RUNS);
     let listed: Vec<String> = of_set
         .map(|report| {
@@ -62,7 +59,7 @@ fn suggest_runs(folder: &Utf8Path, names: &[String], set: &str) -> Option<String
 }
 
 fn find_report(folder: &Utf8Path, names: &[String], set: &str, run: &str) -> Result<AcceptanceReport, String> {
-    let read = |name: &str| read_report(&folder.join(format!("{name}.json")));
+    let read = |name: &str| read_test_report(&folder.join(format!("{name}.json")));
     if run == "last" {
         let found =
             names.iter().rev().map(|name| read(name)).find(|report| !matches!(report, Ok(other) if other.set != set));
@@ -86,7 +83,7 @@ pub fn find_baseline(state: &Utf8Path, cluster: &str, set: &str) -> Option<Accep
     let folder = tests_folder(state, cluster);
     let reports = list_runs(&folder).into_iter().rev();
     reports
-        .filter_map(|name| read_report(&folder.join(format!("{name}.json"))).ok())
+        .filter_map(|name| read_test_report(&folder.join(format!("{name}.json"))).ok())
         .find(|report| report.set == set && report.is_accepted())
 }
 
@@ -99,7 +96,11 @@ fn list_runs(folder: &Utf8Path) -> Vec<String> {
     names
 }
 
-fn read_report(path: &Utf8Path) -> Result<AcceptanceReport, String> {
+/// Reads a stored report.
+///
+/// # Errors
+/// The file cannot be read, is not a report of tests, or has an unsupported version: a lowercase fragment.
+pub fn read_test_report(path: &Utf8Path) -> Result<AcceptanceReport, String> {
     let text = fs_err::read_to_string(path).map_err(|error| error.to_string())?;
     let report: AcceptanceReport =
         serde_json::from_str(&text).map_err(|error| format!("`{path}` is not a report of tests: {error}"))?;

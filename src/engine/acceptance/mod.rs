@@ -26,7 +26,7 @@ mod test_run;
 mod test_scripts;
 
 pub use acceptance_run::{AcceptanceRequest, run_acceptance};
-pub use history::{BaselineError, find_baseline, read_acceptance, store_acceptance};
+pub use history::{BaselineError, find_baseline, read_acceptance, read_test_report, store_acceptance};
 pub use report::{AcceptanceReport, ComparedValues, FabricFault, MeasuredScope, SkippedHost, TestReport, TestRow};
 pub(super) use return_tests::ReturnTests;
 pub use test_batch::DrainBudget;

@@ -3,7 +3,7 @@
 use super::exit_info::ExitInfo;
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
 use crate::diag::DiagCode;
-use crate::engine::{PastRun, RunComparison};
+use crate::engine::{AcceptanceReport, PastRun, RunComparison};
 use crate::view::{ListedRun, ManualPage};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -82,11 +82,36 @@ impl<'a> PastRunBody<'a> {
     }
 }
 
+/// A run of tests of the list. Its whole report is in `tests/RUN.json` of the state folder of its cluster.
+#[derive(Serialize, JsonSchema)]
+pub struct TestRunBody<'a> {
+    exit: ExitInfo,
+    run: &'a str,
+    cluster: &'a str,
+    /// The set that ran.
+    set: &'a str,
+    /// Whether every measurement passed and every host was tested.
+    accepted: bool,
+}
+
+impl<'a> TestRunBody<'a> {
+    fn from_report(report: &'a AcceptanceReport) -> Self {
+        Self {
+            exit: ExitInfo::from_code(report.exit_code()),
+            run: &report.run,
+            cluster: &report.cluster,
+            set: &report.set,
+            accepted: report.is_accepted(),
+        }
+    }
+}
+
 /// A run of the list, or the reason why it is unreadable.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunListItem<'a> {
     Run(PastRunBody<'a>),
+    Tests(TestRunBody<'a>),
     Unreadable { run: &'a str, cluster: &'a str, why: &'a str },
 }
 
@@ -94,6 +119,7 @@ impl<'a> RunListItem<'a> {
     pub fn from_listed(listed: &'a ListedRun) -> Self {
         match listed {
             ListedRun::Read(run) => Self::Run(PastRunBody::from_run(run)),
+            ListedRun::Tests(report) => Self::Tests(TestRunBody::from_report(report)),
             ListedRun::Broken { run, cluster, why } => Self::Unreadable { run, cluster, why },
         }
     }

@@ -3,9 +3,9 @@
 use super::TextWriter;
 use super::graph::fold_hosts;
 use super::report::format_not_undone;
-use crate::engine::{OutcomeDifference, PastRun, RunComparison, StepInFlight};
+use crate::engine::{AcceptanceReport, OutcomeDifference, PastRun, RunComparison, StepInFlight};
 use crate::model::{HostName, HostOutcome};
-use crate::state::RunInfo;
+use crate::state::{RunInfo, begin_from_run_id};
 use crate::view::style::{BAD, CHANGE, DIM, GOOD, HEAD, paint};
 use crate::view::{ListedRun, escape, format_count, formatting};
 use indexmap::IndexMap;
@@ -34,6 +34,18 @@ fn run_row(listed: &ListedRun) -> [String; 6] {
         ListedRun::Read(run) => {
             let [id, began, verb, by, cluster] = run_info_cells(&run.info);
             [id, began, verb, by, cluster, format_result(run)]
+        }
+        ListedRun::Tests(report) => {
+            let info = RunInfo {
+                run: report.run.clone(),
+                verb: "test".to_owned(),
+                cluster: report.cluster.clone(),
+                began: begin_from_run_id(&report.run),
+                ..RunInfo::default()
+            };
+            let [id, began, verb, _, cluster] = run_info_cells(&info);
+            // The report does not name its author.
+            [id, began, verb, String::new(), cluster, format_test_result(report)]
         }
         ListedRun::Broken { run, cluster, why } => {
             let cell = |text: &str| escape::escape_line(text).into_owned();
@@ -81,6 +93,13 @@ fn format_result(run: &PastRun) -> String {
         (false, false) if run.is_unrecorded() => UNRECORDED.to_owned(),
         (false, false) => format!("not finished, {hosts}"),
     }
+}
+
+fn format_test_result(report: &AcceptanceReport) -> String {
+    let set = escape::escape_line(&report.set);
+    let tests = format_count(report.tests.len(), "test");
+    let accepted = if report.is_accepted() { "accepted" } else { "not accepted" };
+    format!("exit {}, set `{set}`, {tests}: {accepted}", report.exit_code().code())
 }
 
 /// Writes the run's id, verb, cluster, start time and user, then its report.
