@@ -27,6 +27,7 @@ mod redaction;
 mod release;
 mod release_call;
 mod release_record;
+mod revision_fields;
 mod state;
 mod test_job;
 mod test_labels;
@@ -65,6 +66,7 @@ pub use release::{
 };
 pub use release_call::{ReleaseAction, ReleaseCall};
 pub(crate) use release_record::ReleaseRecord;
+pub(crate) use revision_fields::drop_revision_changes;
 pub use state::{
     AddedField, FieldManager, NamespaceContents, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectInfo,
     ObjectState,

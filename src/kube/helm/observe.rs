@@ -14,7 +14,7 @@ use crate::object::{
     ChartCrd, ChartInfo, FieldChange, LiveObject, ReleaseFieldConflict, ReleaseQuery, ReleaseState, ReleaseStatus,
 };
 use crate::object::{ManifestObject, overlay_object};
-use crate::object::{collect_images, find_owning_release};
+use crate::object::{collect_images, drop_revision_changes, find_owning_release};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use secrecy::SecretString;
 use tokio::sync::OnceCell;
@@ -371,7 +371,7 @@ impl<'c> ReleaseObserver<'c> {
         if !state.manifest.is_empty() && !noted.info.status.is_pending() {
             // Templates may look up objects in the cluster, which only works in a dry-run upgrade.
             wanted = self.dry_run_manifest(chart).await?.unwrap_or(wanted);
-            state.manifest = compare(&wanted);
+            state.manifest = drop_revision_changes(&state.manifest, compare(&wanted), noted.info.revision);
         }
         Ok(wanted)
     }
