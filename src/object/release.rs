@@ -73,8 +73,12 @@ impl ChartQuerySource {
 pub struct ReleaseState {
     /// The release; `None` if there is none of that name in that namespace.
     pub release: Option<ReleaseInfo>,
-    /// Metadata of the declared chart; `None` if the release is to be removed.
+    /// Metadata of the declared chart; `None` if none is declared, and for a removal if the release does not exist or
+    /// the chart cannot be rendered.
     pub chart: Option<ChartInfo>,
+    /// Why the chart of a release that is to be removed cannot be rendered, for example for a newer server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unrendered: Option<UntrustedText>,
     /// Differences between the release's own values and the declared ones.
     pub values: Vec<FieldChange>,
     /// Differences between the release's manifest and a new rendering.
@@ -214,7 +218,7 @@ pub struct ChartInfo {
     /// CRDs in its folder `crds`: names, and the state of each in the cluster. Helm installs them once and never
     /// updates them.
     pub crds: Vec<ChartCrd>,
-    /// Jobs and other objects that run during an install or an upgrade.
+    /// Jobs and other objects that run during an install, an upgrade or a removal.
     pub hooks: Vec<ChartHook>,
     /// All images of its manifest and hooks, sorted.
     pub images: Vec<String>,
@@ -236,7 +240,7 @@ pub struct ChartCrd {
     pub outdated: bool,
 }
 
-/// An object that runs during an install or an upgrade.
+/// An object that runs during an install, an upgrade or a removal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChartHook {
     /// `Job volcano-admission-init`.

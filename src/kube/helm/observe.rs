@@ -274,14 +274,17 @@ impl<'c> ReleaseObserver<'c> {
         let is_installed = noted.as_ref().is_some_and(StoredRelease::is_installed);
         let mut state = ReleaseState { release: noted.as_ref().map(|noted| noted.info.clone()), ..Default::default() };
         let mut undefined = Vec::new();
-        if let Some(noted) = &noted {
+        // A removal does not depend on what the live objects are.
+        if let Some(noted) = noted.as_ref().filter(|_| !self.asked.absent) {
             let compared = self.compare_live(&noted.manifest).await?;
             state.live = compared.drifted.into_iter().map(|found| found.told).collect();
             undefined = compared.undefined;
             state.computed = compared.computed;
         }
-        if let Some(chart) = &self.chart {
-            if !self.asked.absent && !is_installed {
+        if self.asked.absent {
+            self.describe_removed_chart(noted.as_ref(), &mut state).await?;
+        } else if let Some(chart) = &self.chart {
+            if !is_installed {
                 state.foreign = self.stored.find_foreign_releases(&chart.file.name).await?;
             }
             self.compare_with_chart(chart, noted.as_ref(), &mut state).await?;
@@ -329,6 +332,22 @@ impl<'c> ReleaseObserver<'c> {
         Ok(())
     }
 
+    /// Adds the chart of a release that is to be removed. Helm removes the release by its own record: a chart that
+    /// cannot be rendered, for example since it does not support a newer server, only makes the description shorter.
+    async fn describe_removed_chart(
+        &self,
+        noted: Option<&StoredRelease>,
+        state: &mut ReleaseState,
+    ) -> Result<(), KubeError> {
+        let is_installed = noted.is_some_and(StoredRelease::is_installed);
+        let Some(chart) = self.chart.as_ref().filter(|_| is_installed) else { return Ok(()) };
+        match self.render_chart(chart, true, 0).await {
+            Ok(rendered) => state.chart = Some(self.read_chart_info(chart, &rendered, true).await?),
+            Err(error) => state.unrendered = Some(error.message.as_str().into()),
+        }
+        Ok(())
+    }
+
     async fn compare_with_chart(
         &self,
         chart: &LocalHelmChart,
@@ -343,9 +362,7 @@ impl<'c> ReleaseObserver<'c> {
         state.random = once != twice;
         state.chart = Some(self.read_chart_info(chart, &once, installed.is_some()).await?);
         let mut wanted: Vec<ManifestObject> = once.into_iter().filter(|object| !object.is_hook()).collect();
-        if !self.asked.absent {
-            self.add_definition_changes(installed, &wanted, state).await?;
-        }
+        self.add_definition_changes(installed, &wanted, state).await?;
         let Some(noted) = installed else { return Ok(()) };
         state.values = self.find_value_changes(noted)?;
         if !state.random {

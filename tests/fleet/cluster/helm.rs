@@ -614,6 +614,29 @@ fn uninstall_keeps_crds() {
 }
 
 #[test]
+fn removal_does_not_need_a_chart_that_renders() {
+    both("unrendered", |place| {
+        place.install("{}");
+        let asked = ReleaseQuery { absent: true, ..place.asked("{}") };
+        let look = || {
+            let seen = place.cluster.observe_release(&asked, &SecretStore::default());
+            place.runtime.block_on(seen).expect("a release")
+        };
+        assert!(look().chart.is_some());
+        // As the chart of the network operator on Kubernetes 1.20, which is too old for it.
+        let file = place.chart().join("Chart.yaml");
+        let text = std::fs::read_to_string(&file).expect("a chart");
+        std::fs::write(&file, text + "\nkubeVersion: '>= 99.0.0'\n").expect("a chart");
+        let state = look();
+        let why = state.unrendered.as_ref().expect("a reason").raw();
+        assert!(state.chart.is_none() && why.contains("kubeVersion"), "{why}");
+        let call = ReleaseCall { asked: asked.clone(), ..place.call("{}", ReleaseAction::Uninstall) };
+        place.try_bring(&call).expect("a removal");
+        assert_eq!(place.history(), "");
+    });
+}
+
+#[test]
 fn foreign_release_is_reported() {
     both("foreign", |place| {
         let chart = place.chart().display().to_string();

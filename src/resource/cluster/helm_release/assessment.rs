@@ -41,13 +41,20 @@ pub(super) fn assess_absent(release: &HelmReleaseResource, state: &ReleaseState)
         return blocked;
     }
     let mut reason = format!("release `{title}` is {}", info.status.name());
+    let hooks = state.chart.as_ref().map_or_else(Vec::new, |chart| due_hooks(release, chart, HookTrigger::Uninstall));
     let stays = [describe_crds(state.chart.as_ref()), describe_kept(state)];
     let stays: Vec<String> = stays.into_iter().flatten().collect();
     if !stays.is_empty() {
-        reason.push_str(&format!("; uninstalling keeps {}", stays.join(" and ")));
+        // The chart of the GPU operator can delete its CRDs in a hook.
+        let unless = if hooks.is_empty() { "" } else { ", unless a hook deletes them" };
+        reason.push_str(&format!("; uninstalling keeps {}{unless}", stays.join(" and ")));
+    }
+    if let Some(why) = &state.unrendered {
+        let more = "; the CustomResourceDefinitions and hooks of its chart are unknown";
+        reason.push_str(&format!("{more}: {}", why.raw()));
     }
     let (chart, version) = (info.chart.clone(), info.version.clone());
-    let diff = ReleaseDiff::Uninstall { chart, version, doomed: state.doomed.clone() };
+    let diff = ReleaseDiff::Uninstall { chart, version, doomed: state.doomed.clone(), hooks };
     let consequences: Vec<&str> =
         release.disruptive_fields.iter().map(|(_, consequence)| consequence.as_str()).collect();
     let disruption = if consequences.is_empty() { DisruptionClass::D1 } else { DisruptionClass::D2 };

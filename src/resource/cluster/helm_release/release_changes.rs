@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 pub(super) enum HookTrigger {
     Install,
     Upgrade,
+    Uninstall,
 }
 
 impl HookTrigger {
@@ -17,17 +18,26 @@ impl HookTrigger {
         match self {
             Self::Install => ["pre-install", "post-install"],
             Self::Upgrade => ["pre-upgrade", "post-upgrade"],
+            Self::Uninstall => ["pre-delete", "post-delete"],
         }
     }
 }
 
-/// Returns the hooks that an action runs, each with the events that make it run.
+/// Returns the hooks that an action runs, each with the events that make it run. Those that run a program are first:
+/// charts precede a Job by its account and its rights, and a plan shortens long lists.
 pub(super) fn list_hooks(chart: &ChartInfo, trigger: HookTrigger) -> Vec<ChartHook> {
     let due = chart.hooks.iter().map(|hook| {
         let events = hook.events.iter().filter(|event| trigger.events().contains(&event.as_str()));
         ChartHook { object: hook.object.clone(), events: events.cloned().collect() }
     });
-    due.filter(|hook| !hook.events.is_empty()).collect()
+    let (mut programs, others): (Vec<ChartHook>, Vec<ChartHook>) =
+        due.filter(|hook| !hook.events.is_empty()).partition(runs_program);
+    programs.extend(others);
+    programs
+}
+
+fn runs_program(hook: &ChartHook) -> bool {
+    ["Job ", "Pod "].iter().any(|kind| hook.object.starts_with(kind))
 }
 
 /// Returns the fields that are taken over, by owner: `2 fields of kubectl-set`. Fields that Helm itself owns are
@@ -78,6 +88,25 @@ fn is_pinned(image: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn make_hook(object: &str, event: &str) -> ChartHook {
+        ChartHook { object: object.to_owned(), events: vec![event.to_owned()] }
+    }
+
+    #[test]
+    fn hooks_that_run_a_program_are_listed_first() {
+        // The order of volcano 1.15.1, and the removal hook of node-feature-discovery 0.19.0.
+        let hooks = vec![
+            make_hook("ServiceAccount init", "pre-install"),
+            make_hook("Role init", "pre-install"),
+            make_hook("Job init", "pre-install"),
+            make_hook("Job prune", "post-delete"),
+        ];
+        let chart = ChartInfo { hooks, ..ChartInfo::default() };
+        let names = |trigger| list_hooks(&chart, trigger).into_iter().map(|hook| hook.object).collect::<Vec<_>>();
+        assert_eq!(names(HookTrigger::Install), ["Job init", "ServiceAccount init", "Role init"]);
+        assert_eq!(names(HookTrigger::Uninstall), ["Job prune"]);
+    }
 
     #[test]
     fn images_without_tag_or_digest_are_unpinned() {

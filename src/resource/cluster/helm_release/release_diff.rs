@@ -28,6 +28,8 @@ pub(super) enum ReleaseDiff {
         version: String,
         /// CustomResourceDefinitions that are deleted with their objects.
         doomed: Vec<DoomedDefinition>,
+        /// Hooks that run, with the events that make them run.
+        hooks: Vec<ChartHook>,
     },
 }
 
@@ -88,9 +90,10 @@ impl ReleaseDiff {
             Self::Install(install) => install.list_changes(),
             Self::Upgrade(upgrade) => upgrade.list_changes(),
             Self::Repair { live } => live.iter().flat_map(live_changes).collect(),
-            Self::Uninstall { chart, version, doomed } => {
+            Self::Uninstall { chart, version, doomed, hooks } => {
                 let release = ReleaseChange::new(ChangeSubject::Release, Some(&format!("{chart} {version}")), None);
-                std::iter::once(release).chain(doomed.iter().map(doomed_change)).collect()
+                let release = std::iter::once(release).chain(doomed.iter().map(doomed_change));
+                release.chain(hooks_change(hooks)).collect()
             }
         }
     }

@@ -495,3 +495,36 @@ fn missing_observation_is_assessed_as_unknown() {
     let judged = resource.assess(&Observation::default(), &AssessmentContext::default());
     assert_eq!(judged.verdict, StepVerdict::Unknown);
 }
+
+#[test]
+fn removal_lists_the_hooks_that_run() {
+    let mut state = make_release_state(ReleaseStatus::Deployed);
+    let hook = ChartHook { object: "Job prune".to_owned(), events: vec!["post-delete".to_owned()] };
+    state.chart.as_mut().unwrap().hooks.push(hook);
+    let judged = assess_with(&[], true, state.clone());
+    assert_eq!(changed_attributes(&judged), ["release", "hooks"]);
+    assert_eq!(judged.changes[1].to.as_ref().unwrap().raw(), "Job prune (post-delete)");
+    assert_eq!(
+        judged.reason.raw(),
+        "release `ns/r` is deployed; uninstalling keeps the CustomResourceDefinitions `gadgets.tiny`, unless a hook \
+         deletes them"
+    );
+    let without = assess_with(&[("hooks", json!(false))], true, state);
+    assert_eq!(changed_attributes(&without), ["release"]);
+}
+
+#[test]
+fn removal_does_not_need_the_chart() {
+    let state = ReleaseState {
+        chart: None,
+        unrendered: Some("chart requires kubeVersion: < 1.34".into()),
+        ..make_release_state(ReleaseStatus::Deployed)
+    };
+    let judged = assess_with(&[], true, state);
+    assert_eq!(requested_action(&judged), Some(ReleaseAction::Uninstall));
+    assert_eq!(
+        judged.reason.raw(),
+        "release `ns/r` is deployed; the CustomResourceDefinitions and hooks of its chart are unknown: chart requires \
+         kubeVersion: < 1.34"
+    );
+}
