@@ -27,6 +27,7 @@ mod schedule_fabric;
 #[cfg(test)]
 mod simulation;
 mod slow_cause;
+mod slurm_launch;
 mod test_proof;
 mod verdict;
 
@@ -55,5 +56,6 @@ pub use schedule_fabric::{group_across_leaves, group_within_leaves, schedule_acr
 pub use slow_cause::{
     AnsweredQuestion, CauseLikelihood, QuestionAnswer, SharedAnswer, SlowQuestion, group_answers, rank_causes,
 };
+pub use slurm_launch::{SlurmJob, SlurmLaunch};
 pub use test_proof::{HostProofs, ProofState, TestEnd, TestProof};
 pub use verdict::{ExpectedValue, TestVerdict, format_measure, format_number};

@@ -9,8 +9,8 @@ use super::output::{ResultRenderer, VerbOutput};
 use super::report_files::{self, ReportTarget};
 use super::shared_args::{InventoryArg, OutputFormat};
 use super::verb_context::{LoadedProject, VerbContext, VerbResult, block_on};
-use crate::acceptance::FabricLayout;
-use crate::config::{DeclaredTest, PlannedRounds, Project, TestPrograms};
+use crate::acceptance::{FabricLayout, SlurmLaunch};
+use crate::config::{DeclaredTest, PlannedRounds, Project, TestLaunch, TestPrograms};
 use crate::engine::{AcceptanceReport, BaselineError, DrainBudget, SkippedHost, VerifyReport, VerifyResult};
 use crate::model::{ExitCode, HostName, HostOutcome, UntrustedText};
 use crate::object::TestJobLaunch;
@@ -86,8 +86,12 @@ fn check_drain(project: &Project, tests: &[DeclaredTest]) -> Result<(), CliError
         let error = CliError::usage("`--drain` needs the group of the nodes");
         return Err(error.hint("declare it: `rollout: { drain: { kubernetes: GROUP } }`, or `slurm: GROUP`"));
     }
-    let by_job = tests.iter().find(|test| test.launch.is_some());
-    if let (Some(job), true) = (by_job, tests.iter().any(|test| test.launch.is_none())) {
+    if let Some(test) = tests.iter().find(|test| test.launch.as_slurm().is_some()) {
+        let message = format!("test `{}` runs as a job of Slurm, and drained nodes take no jobs", test.definition.name);
+        return Err(CliError::usage(message).hint("leave `--drain` out: the job has its nodes for itself"));
+    }
+    let by_job = tests.iter().find(|test| test.launch.as_kubernetes().is_some());
+    if let (Some(job), true) = (by_job, tests.iter().any(|test| test.launch.as_kubernetes().is_none())) {
         let message = format!(
             "`--drain` removes the pods of the GPU operator, and test `{}`, which runs as a job, needs them",
             job.definition.name
@@ -152,8 +156,9 @@ fn write_test_plan(
         TestPrograms::Group(command) => {
             writeln!(out, "  {}", describe_groups(test, fabric, &hosts))?;
             match &test.launch {
-                Some(launch) => write_launch(launch, test, out)?,
-                None => write_program("launch", command, out)?,
+                TestLaunch::Kubernetes(launch) => write_job(launch, test, out)?,
+                TestLaunch::Slurm(launch) => write_slurm_job(launch, test, out)?,
+                TestLaunch::Command => write_program("launch", command, out)?,
             }
         }
     }
@@ -162,8 +167,19 @@ fn write_test_plan(
     writeln!(out, "  {}, at most {} s each", escape::escape_line(&parameters.join(" ")), definition.limit_s)
 }
 
+/// Writes the essentials of a job of Slurm: its nodes, the site's options, and what each process runs.
+fn write_slurm_job(launch: &SlurmLaunch, test: &DeclaredTest, out: &mut dyn Write) -> io::Result<()> {
+    let wait = launch.start_within_s;
+    writeln!(out, "  job of Slurm: the nodes of a group, for itself, within {wait} s")?;
+    let options: Vec<String> = launch.list_site_options().iter().map(|word| show_word(word)).collect();
+    if !options.is_empty() {
+        writeln!(out, "  options: {}", escape::escape_line(&options.join(" ")))?;
+    }
+    write_program("process", &test.definition.rank_command, out)
+}
+
 /// Writes the essentials of the job: its kind, and what each pod gets.
-fn write_launch(launch: &TestJobLaunch, test: &DeclaredTest, out: &mut dyn Write) -> io::Result<()> {
+fn write_job(launch: &TestJobLaunch, test: &DeclaredTest, out: &mut dyn Write) -> io::Result<()> {
     let (api_version, kind) = launch.kind.api_kind();
     let join = |map: &BTreeMap<String, String>| {
         map.iter().map(|(name, value)| format!("{name}={}", show_word(value))).collect::<Vec<_>>().join(" ")

@@ -107,8 +107,8 @@ pub use step_conflicts::{StepConflict, find_conflicts_by_facts, values_contradic
 pub use template::{EvalOutcome, FactSource, PendingInput, TemplateError};
 pub use test_rounds::PlannedRounds;
 pub use test_suite::{
-    DeclaredLimit, DeclaredTest, PairSelection, ServerListening, TestDefinition, TestOutput, TestPrograms, TestSuite,
-    find_placeholders,
+    DeclaredLimit, DeclaredTest, PairSelection, ServerListening, TestDefinition, TestLaunch, TestOutput, TestPrograms,
+    TestSuite, find_placeholders,
 };
 pub use written_values::WrittenValues;
 pub use yaml_node::{YamlData, YamlKey, YamlNode};

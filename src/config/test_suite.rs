@@ -1,6 +1,6 @@
 //! The `tests:` section: sets of acceptance tests, and the tests themselves.
 
-use crate::acceptance::{BasisSource, DeclaredBasis, RequiredTransport};
+use crate::acceptance::{BasisSource, DeclaredBasis, RequiredTransport, SlurmLaunch};
 use crate::diag::Span;
 use crate::model::HostName;
 use crate::object::TestJobLaunch;
@@ -41,12 +41,51 @@ pub struct DeclaredTest {
     pub group_size: usize,
     /// What the program of a group must use between hosts.
     pub required: RequiredTransport,
-    /// How it starts as a job of the cluster; `None` if the test's own command starts it.
-    pub launch: Option<TestJobLaunch>,
+    /// What starts the processes of a group.
+    pub launch: TestLaunch,
     /// Whether a host that has not passed it counts as drift.
     pub proof_required: bool,
     /// The place of the entry.
     pub span: Span,
+}
+
+/// What starts the processes of a group.
+#[derive(Clone, Debug, Default)]
+pub enum TestLaunch {
+    /// The test's own command, on one of the hosts.
+    #[default]
+    Command,
+    /// A job of the Kubernetes cluster.
+    Kubernetes(Box<TestJobLaunch>),
+    /// A job of Slurm, which one of the hosts submits.
+    Slurm(SlurmLaunch),
+}
+
+impl TestLaunch {
+    /// Returns how the test starts as a job of the Kubernetes cluster, if it does.
+    pub fn as_kubernetes(&self) -> Option<&TestJobLaunch> {
+        match self {
+            Self::Kubernetes(launch) => Some(launch),
+            Self::Command | Self::Slurm(_) => None,
+        }
+    }
+
+    /// Returns how the test starts as a job of Slurm, if it does.
+    pub fn as_slurm(&self) -> Option<&SlurmLaunch> {
+        match self {
+            Self::Slurm(launch) => Some(launch),
+            Self::Command | Self::Kubernetes(_) => None,
+        }
+    }
+
+    /// Returns the settings that decide about a result; `None` for the test's own command.
+    fn to_declaration(&self) -> Option<serde_json::Value> {
+        match self {
+            Self::Command => None,
+            Self::Kubernetes(launch) => Some(launch.to_declaration()),
+            Self::Slurm(launch) => Some(json!({ "slurm": launch.to_declaration() })),
+        }
+    }
 }
 
 impl TestSuite {
@@ -74,11 +113,14 @@ impl DeclaredTest {
     /// Returns the parameters that its results are compared by: another way to start the processes has its own results.
     pub fn list_parameters(&self) -> BTreeMap<String, String> {
         let mut parameters = self.parameters.clone();
-        if let Some(launch) = &self.launch {
-            // They say which account starts the processes on which host; a job has neither.
-            ["user", "launcher"].iter().for_each(|name| drop(parameters.remove(*name)));
-            parameters.insert("launch".to_owned(), launch.kind.name().to_owned());
-        }
+        let name = match &self.launch {
+            TestLaunch::Command => return parameters,
+            TestLaunch::Kubernetes(launch) => launch.kind.name(),
+            TestLaunch::Slurm(_) => "slurm",
+        };
+        // They say which account starts the processes on which host, which does not change a result of a job.
+        ["user", "launcher"].iter().for_each(|name| drop(parameters.remove(*name)));
+        parameters.insert("launch".to_owned(), name.to_owned());
         parameters
     }
 
@@ -104,8 +146,8 @@ impl DeclaredTest {
         let mut whole =
             json!([kind, programs, output, self.parameters, self.rails, expected, required, definition.rests_on]);
         // Without it, digests stay those that hosts already keep.
-        if let (Some(launch), Some(parts)) = (&self.launch, whole.as_array_mut()) {
-            parts.push(json!([launch.to_declaration(), definition.rank_command, definition.collective]));
+        if let (Some(launch), Some(parts)) = (self.launch.to_declaration(), whole.as_array_mut()) {
+            parts.push(json!([launch, definition.rank_command, definition.collective]));
         }
         let mut digest = "sha256:".to_owned();
         crate::model::push_hex(&mut digest, &Sha256::digest(whole.to_string().as_bytes()));

@@ -102,6 +102,59 @@ fn job_needs_a_declared_cluster() {
     assert!(told.contains(message) && told.contains("add a cluster: `kubernetes: {"), "{told}");
 }
 
+const SLURM: &str = "tests:
+  jobs:
+    - test: nccl-all-reduce-hosts
+      on: gpu
+      least: 380
+      with: { user: train, slots: 8 }
+      launch:
+        slurm:
+          partition: gpu
+          mpi: pmix
+          gres: gpu:8
+          options: ['--container-image=registry.example#nccl-tests:2.27']
+          env: { NCCL_IB_TC: 96 }
+          start_within: 10m
+";
+
+#[test]
+fn dry_run_shows_the_job_of_slurm() {
+    let place = Place::new().file("inventory.yaml", &format!("{HEAD}{SLURM}"));
+    insta::assert_snapshot!(place.forge(&["test", "--set", "jobs", "--dry-run"]));
+}
+
+#[test]
+fn mistakes_in_jobs_of_slurm_are_shown_in_place() {
+    let entry =
+        |test: &str, launch: &str| format!("    - {{ test: {test}, on: gpu, least: 1, launch: {{ {launch} }} }}\n");
+    let entries = [
+        entry("nccl-all-reduce-hosts", ""),
+        entry("nccl-all-reduce-hosts", "slurm: {}, kubernetes: {}"),
+        entry("nccl-all-reduce-hosts", "slurn: {}"),
+        entry("nccl-all-reduce-hosts", "slurm: { partitoin: gpu, start_within: 0s }"),
+        entry("nccl-all-reduce-hosts", "slurm: { options: [gpu, '--mem 0', --time=5, --gres=gpu:8, --mem=0] }"),
+        entry("nccl-all-reduce-hosts", "slurm: { env: { NCCL_DEBUG: WARN } }"),
+        entry("ib-write-bw", "slurm: {}"),
+        entry("site-reduce", "slurm: {}"),
+    ]
+    .concat();
+    let group =
+        "test: site-reduce\nscope: group\noutput: nccl\ncommand: [mpirun, --host, '{hosts}', 'env {mark} orted']\n";
+    let inventory = format!("{HEAD}tests:\n  jobs:\n{entries}");
+    let place = Place::new().file("inventory.yaml", &inventory).file("tests/site-reduce.yaml", group);
+    insta::assert_snapshot!(place.forge(&["validate"]));
+}
+
+#[test]
+fn nodes_are_not_drained_for_jobs_of_slurm() {
+    let inventory = format!("{HEAD}rollout: {{ drain: {{ slurm: gpu }} }}\n{SLURM}");
+    let told = Place::new().file("inventory.yaml", &inventory).forge(&["test", "--set", "jobs", "--drain", "--yes"]);
+    let message = "error: test `nccl-all-reduce-hosts` runs as a job of Slurm, and drained nodes take no jobs\n  \
+                   hint: leave `--drain` out: the job has its nodes for itself\n";
+    assert!(told.starts_with("exit 64") && told.ends_with(message), "{told}");
+}
+
 /// Runs a script of a pod with stand-ins for the programs of its image. The first two logins are refused.
 fn run_script(script: &str, args: &[&str]) -> (Output, String) {
     let dir = tempfile::tempdir().unwrap();

@@ -191,7 +191,7 @@ command: [sh, -c, 'x=7; echo $x']
 ";
 
 /// Builds the program with the machine's compiler. It needs no header of MPI.
-fn build_all_reduce(folder: &std::path::Path) -> Vec<u8> {
+pub fn build_all_reduce(folder: &std::path::Path) -> Vec<u8> {
     let (source, program) =
         (concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/mpi/all_reduce.c"), folder.join("all_reduce"));
     let built = Command::new("cc").args(["-O2", "-Wall", "-o"]).arg(&program).args([source, "-ldl"]).status();

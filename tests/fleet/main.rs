@@ -58,6 +58,7 @@ mod sandbox;
 mod saved;
 mod scopes;
 mod slurm;
+mod slurm_job;
 mod soak;
 mod speed;
 mod support;

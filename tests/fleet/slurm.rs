@@ -7,18 +7,37 @@ use std::process::Stdio;
 
 const TRADE: &str = "deb [trusted=yes] file:/srv/forge-repo/trade ./\n";
 
-/// No control groups: nodes of the fleet have both versions, which Slurm does not support.
+/// `$1` host of the controller, `$2` its address, `$3` a line for each node. No control groups: nodes of the fleet have
+/// both versions, which Slurm does not support.
 const SETUP: &str = r#"
 apt-get -qq update
 DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends slurmctld slurmd munge >/root/log 2>&1 || { cat /root/log; exit 1; }
-name=$(hostname -s)
 mkdir -p /etc/slurm /var/spool/slurm/ctld /var/spool/slurm/d
 echo CgroupPlugin=cgroup/v1 >/etc/slurm/cgroup.conf
-printf '%s\n' ClusterName=forge "SlurmctldHost=$name" SlurmUser=root StateSaveLocation=/var/spool/slurm/ctld SlurmdSpoolDir=/var/spool/slurm/d \
+printf '%s\n' ClusterName=forge "SlurmctldHost=$1($2)" SlurmUser=root StateSaveLocation=/var/spool/slurm/ctld SlurmdSpoolDir=/var/spool/slurm/d \
   ProctrackType=proctrack/linuxproc TaskPlugin=task/none SchedulerParameters=sched_interval=1,batch_sched_delay=0 SelectType=select/cons_tres \
-  "NodeName=$name CPUs=$(nproc) State=UNKNOWN" 'PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP' >/etc/slurm/slurm.conf
-systemctl restart munge slurmctld slurmd
+  "$3" 'PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP' >/etc/slurm/slurm.conf
+printf '%s' 'one key for all nodes of the fleet' >/etc/munge/munge.key
+chown munge: /etc/munge/munge.key
+chmod 400 /etc/munge/munge.key
+systemctl restart munge
+[ "$(hostname -s)" != "$1" ] || systemctl restart slurmctld
+systemctl restart slurmd
 "#;
+
+/// Installs Slurm: the first host is the controller, and every host a node.
+pub fn install_slurm(nodes: &[Node]) {
+    let processors = nodes[0].must("nproc");
+    let lines: Vec<String> = nodes
+        .iter()
+        .map(|node| format!("NodeName={} NodeAddr={} CPUs={processors} State=UNKNOWN", node.name, node.address))
+        .collect();
+    let (name, address, lines) = (&nodes[0].name, &nodes[0].address, lines.join("\n"));
+    for node in nodes {
+        node.write("/etc/apt/sources.list.d/trade.list", TRADE);
+        node.must(&format!("set -- '{name}' '{address}' '{lines}'\n{SETUP}"));
+    }
+}
 
 /// A change that takes its host out of service, and records Slurm's state of the node meanwhile.
 const DRIVER: &str = "recipe: driver
@@ -48,8 +67,7 @@ struct Site {
 impl Site {
     fn new() -> Option<Site> {
         let nodes = Fleet::take(1)?;
-        nodes[0].write("/etc/apt/sources.list.d/trade.list", TRADE);
-        nodes[0].must(SETUP);
+        install_slurm(&nodes);
         let project = Project::new(&nodes).recipe("driver", DRIVER).file("tests/probe.yaml", PROBE);
         let project = project.inventory(&inventory("1.0-1"));
         let site = Site { nodes, project };

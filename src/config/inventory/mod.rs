@@ -12,6 +12,7 @@ pub(crate) mod range;
 mod resolve;
 mod rollout;
 pub(crate) mod selector;
+pub(super) mod slurm_launch;
 pub(super) mod smtp;
 mod test_definition;
 pub(super) mod test_launch;

@@ -34,6 +34,16 @@ pub(super) fn locate_builtin(name: &str) -> Utf8PathBuf {
     Utf8PathBuf::from(format!("{}/tests/{name}.yaml", crate::config::builtin_data::BUILTIN_PATH))
 }
 
+/// Reads a map of names and scalars, as texts.
+pub(super) fn read_texts(
+    table: &YamlTable<'_>,
+    key: &'static str,
+    cx: &mut LoadContext<'_>,
+) -> BTreeMap<String, String> {
+    let entries = yaml_table::expect_entries(table.get(key), key, &mut cx.diags);
+    entries.iter().filter_map(|(name, node)| Some((name.text.clone(), scalar_text(node, key, cx)?))).collect()
+}
+
 /// Returns text, a number or a boolean as it is written to an argument.
 pub(super) fn scalar_text(node: &YamlNode, key: &str, cx: &mut LoadContext<'_>) -> Option<String> {
     match scalar::node_to_value(node) {

@@ -1,20 +1,21 @@
-//! Parses `launch` of an entry of `tests:`: how a collective starts if the cluster owns the nodes.
+//! Parses `launch` of an entry of `tests:`: how a collective starts if Kubernetes or Slurm owns the nodes.
 
 use super::kubernetes::is_dns_label;
-use super::test_definition::scalar_text;
+use super::slurm_launch::read_slurm_launch;
+use super::test_definition::read_texts;
 use super::worker_pods::read_filled_text;
-use crate::config::YamlNode;
 use crate::config::load_context::LoadContext;
 use crate::config::scalar;
-use crate::config::test_suite::{TestDefinition, TestOutput, TestPrograms};
+use crate::config::test_suite::{TestDefinition, TestLaunch, TestOutput, TestPrograms};
 use crate::config::yaml_table::{self, YamlTable};
+use crate::config::{YamlData, YamlNode};
 use crate::diag::{Diag, DiagCode, Span};
 use crate::model::{HostName, Value};
 use crate::object::{AdapterLink, GID_INDEX_VARIABLE, GPU_RESOURCE, TestJobKind, TestJobLaunch};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Keys of `launch`.
-pub(in crate::config) const LAUNCH_KEYS: [&str; 1] = ["kubernetes"];
+pub(in crate::config) const LAUNCH_KEYS: [&str; 2] = ["kubernetes", "slurm"];
 /// Keys of `launch.kubernetes`.
 pub(in crate::config) const JOB_KEYS: [&str; 15] = [
     "kind",
@@ -44,14 +45,14 @@ pub(in crate::config) struct LaunchCluster {
     pub nodes: Option<(String, BTreeSet<HostName>)>,
 }
 
-/// Reads `launch`; `None` if the entry has none, or a wrong one.
+/// Reads `launch`; the test's own command if the entry has none, or a wrong one.
 pub(super) fn read_launch(
     table: &YamlTable<'_>,
     (definition, parameters): (&TestDefinition, &BTreeMap<String, String>),
     (cluster, hosts): (&LaunchCluster, &[HostName]),
     cx: &mut LoadContext<'_>,
-) -> Option<TestJobLaunch> {
-    let node = table.get("launch")?;
+) -> TestLaunch {
+    let Some(node) = table.get("launch") else { return TestLaunch::Command };
     let is_group = matches!(definition.programs, TestPrograms::Group(_));
     if !is_group || definition.output != TestOutput::Nccl {
         let message = format!(
@@ -59,14 +60,37 @@ pub(super) fn read_launch(
             definition.name
         );
         cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span));
-        return None;
+        return TestLaunch::Command;
     }
-    let launch = YamlTable::open(node, "`launch`", &LAUNCH_KEYS, &mut cx.diags)?;
-    let node = launch.require_value("kubernetes", &mut cx.diags)?;
-    check_cluster(node.span, cluster, hosts, cx);
-    let job = read_job(node, cx)?;
-    check_test(&job, node.span, (definition, parameters), cx);
-    Some(job)
+    let Some(launch) = YamlTable::open(node, "`launch`", &LAUNCH_KEYS, &mut cx.diags) else {
+        return TestLaunch::Command;
+    };
+    match (launch.get("kubernetes"), launch.get("slurm")) {
+        (Some(node), None) => {
+            check_cluster(node.span, cluster, hosts, cx);
+            let Some(job) = read_job(node, cx) else { return TestLaunch::Command };
+            check_job_test(&job, node.span, (definition, parameters), cx);
+            TestLaunch::Kubernetes(Box::new(job))
+        }
+        (None, Some(node)) => {
+            check_rank_command("launch.slurm", node.span, definition, cx);
+            read_slurm_launch(node, cx).map_or(TestLaunch::Command, TestLaunch::Slurm)
+        }
+        (Some(_), Some(slurm)) => {
+            let message = "a test starts in one way: declare `kubernetes` or `slurm`, not both";
+            cx.push_diag(Diag::error(DiagCode::Exclusive, message).with_span(slurm.span));
+            TestLaunch::Command
+        }
+        (None, None) => {
+            // A misspelled key is already reported.
+            if matches!(&node.data, YamlData::Map(entries) if entries.is_empty()) {
+                let message = "`launch` says what starts the test, and is empty";
+                let diag = Diag::error(DiagCode::MissingKey, message).with_span(node.span);
+                cx.push_diag(diag.hint("declare `kubernetes: { … }` or `slurm: { … }`, or leave `launch` out for ssh"));
+            }
+            TestLaunch::Command
+        }
+    }
 }
 
 fn check_cluster(span: Span, cluster: &LaunchCluster, hosts: &[HostName], cx: &mut LoadContext<'_>) {
@@ -150,11 +174,6 @@ fn read_link(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> AdapterLink {
     })
 }
 
-fn read_texts(table: &YamlTable<'_>, key: &'static str, cx: &mut LoadContext<'_>) -> BTreeMap<String, String> {
-    let entries = yaml_table::expect_entries(table.get(key), key, &mut cx.diags);
-    entries.iter().filter_map(|(name, node)| Some((name.text.clone(), scalar_text(node, key, cx)?))).collect()
-}
-
 fn read_names(table: &YamlTable<'_>, key: &'static str, cx: &mut LoadContext<'_>) -> Vec<String> {
     let items = table.get_items(key, &mut cx.diags);
     items.into_iter().filter_map(|node| read_filled_text(node, key, cx)).collect()
@@ -211,7 +230,7 @@ fn check_devices(job: &TestJobLaunch, table: &YamlTable<'_>, cx: &mut LoadContex
 }
 
 /// Checks that the test says what such a job needs.
-fn check_test(
+fn check_job_test(
     job: &TestJobLaunch,
     span: Span,
     (definition, parameters): (&TestDefinition, &BTreeMap<String, String>),
@@ -223,16 +242,22 @@ fn check_test(
         let diag = Diag::error(DiagCode::BadValue, message).with_span(span);
         cx.push_diag(diag.hint("declare it: `resources: { nvidia.com/gpu: 8 }`, or `with: { slots: 8 }`"));
     }
-    let (key, missing) = match job.kind.has_launcher() {
-        true => ("rank_command", definition.rank_command.is_empty()),
-        false => ("collective", definition.collective.is_none()),
-    };
-    if missing {
-        let message = format!("`{}` needs a test with `{key}`, and `{}` has none", job.kind.name(), definition.name);
-        let hint = match job.kind.has_launcher() {
-            true => "declare the program that each process runs: `rank_command: [all_reduce_perf, -b, 1G, -e, 16G]`",
-            false => "declare what PyTorch runs: `collective: all_reduce`",
-        };
-        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(span).hint(hint));
+    if job.kind.has_launcher() {
+        check_rank_command(job.kind.name(), span, definition, cx);
+    } else if definition.collective.is_none() {
+        let message =
+            format!("`{}` needs a test with `collective`, and `{}` has none", job.kind.name(), definition.name);
+        let diag = Diag::error(DiagCode::BadValue, message).with_span(span);
+        cx.push_diag(diag.hint("declare what PyTorch runs: `collective: all_reduce`"));
+    }
+}
+
+/// Checks that the test says what each process runs.
+fn check_rank_command(needed_by: &str, span: Span, definition: &TestDefinition, cx: &mut LoadContext<'_>) {
+    if definition.rank_command.is_empty() {
+        let message = format!("`{needed_by}` needs a test with `rank_command`, and `{}` has none", definition.name);
+        let diag = Diag::error(DiagCode::BadValue, message).with_span(span);
+        let hint = "declare the program that each process runs: `rank_command: [all_reduce_perf, -b, 1G, -e, 16G]`";
+        cx.push_diag(diag.hint(hint));
     }
 }

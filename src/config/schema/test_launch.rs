@@ -3,13 +3,14 @@
 use super::parts::{
     duration_schema, list_schema, map_schema, object_schema, text_list_schema, text_schema, with_description,
 };
+use crate::config::inventory::slurm_launch::SLURM_KEYS;
 use crate::config::inventory::test_launch::{JOB_KEYS, LAUNCH_KEYS};
 use crate::model::Value;
 use crate::object::{AdapterLink, TestJobKind};
 use serde_json::json;
 
 pub(super) fn test_launch_schema() -> Value {
-    object_schema(&LAUNCH_KEYS, launch_property, &["kubernetes"])
+    object_schema(&LAUNCH_KEYS, launch_property, &[])
 }
 
 fn launch_property(key: &str) -> Value {
@@ -18,6 +19,34 @@ fn launch_property(key: &str) -> Value {
             "Runs the test as a job of the cluster in `kubernetes`, with one pod on each host of the group.",
             object_schema(&JOB_KEYS, job_property, &["kind", "namespace", "image", "resources"]),
         ),
+        "slurm" => with_description(
+            "Runs the test as a job of Slurm, which one of the hosts submits with `srun`.",
+            object_schema(&SLURM_KEYS, slurm_property, &[]),
+        ),
+        _ => json!({}),
+    }
+}
+
+fn slurm_property(key: &str) -> Value {
+    match key {
+        "partition" => with_description("Partition of the nodes. Default: that of Slurm.", text_schema()),
+        "account" => with_description("Account that the job is charged to.", text_schema()),
+        "qos" => with_description("Quality of service of the job.", text_schema()),
+        "reservation" => with_description("Reservation in which the job runs.", text_schema()),
+        "mpi" => with_description(
+            "How MPI starts, of those that `srun --mpi=list` names: `pmix`. Default: that of Slurm.",
+            text_schema(),
+        ),
+        "gres" => with_description("Generic resources that each node gives to the job: `gpu:8`.", text_schema()),
+        "options" => with_description(
+            "Other options of `srun`, each one word: `[--container-image=registry.example#nccl-tests:2.27]`.",
+            text_list_schema(),
+        ),
+        "env" => with_description(
+            "Environment of the processes.",
+            map_schema(json!({ "type": ["string", "number", "boolean"] })),
+        ),
+        "start_within" => with_description("How long the job may wait for its nodes. Default: 5m.", duration_schema()),
         _ => json!({}),
     }
 }

@@ -90,6 +90,11 @@ impl MeasureContext<'_> {
         self.cancel.level() > StopLevel::No
     }
 
+    /// Returns the seconds that the program may run. `srun` also waits for its nodes.
+    pub fn time_limit_s(&self) -> u64 {
+        self.test.definition.limit_s + self.test.launch.as_slurm().map_or(0, |slurm| slurm.start_within_s)
+    }
+
     /// Measures one host, or one of its adapters with both ends on it.
     pub async fn measure_host(&self, host: &TestHost<'_>, rail: Option<&str>, number: usize) -> TestMeasurement {
         let command = match &self.test.definition.programs {
@@ -290,7 +295,7 @@ impl MeasureContext<'_> {
         let done = &end.output;
         let stdout = String::from_utf8_lossy(&done.finished.stdout).into_owned();
         outputs.push(read_output(done));
-        let limit = format!("the limit of {} s stopped the program", self.test.definition.limit_s);
+        let limit = format!("the limit of {} s stopped the program", self.time_limit_s());
         match end.stopped_by {
             Some(StopCause::User) => return not_measured(STOPPED, outputs),
             // One end may have said what failed, and the other one waited for it.

@@ -25,7 +25,7 @@ impl MeasureContext<'_> {
         tested: &[&TestHost<'_>],
         number: usize,
     ) -> TestMeasurement {
-        if let Some(launch) = &self.test.launch {
+        if let Some(launch) = self.test.launch.as_kubernetes() {
             return self.measure_group_by_job(launch, group, number).await;
         }
         let TestPrograms::Group(command) = &self.test.definition.programs else {
@@ -36,7 +36,12 @@ impl MeasureContext<'_> {
             Ok(launch) => launch,
             Err(why) => return not_measured(&why, Vec::new()),
         };
-        let words = match fill_words(command, &self.group_parameters(group, &launch, &unit)) {
+        let parameters = self.group_parameters(group, &launch, &unit);
+        let words = match self.test.launch.as_slurm() {
+            Some(slurm) => self.build_slurm_words(slurm, group, (&unit, launch.slots), &parameters).await,
+            None => fill_words(command, &parameters),
+        };
+        let words = match words {
             Ok(words) => words,
             Err(why) => return not_measured(&why, Vec::new()),
         };
@@ -73,7 +78,7 @@ impl MeasureContext<'_> {
     }
 
     async fn start_guards(&self, hosts: &[&TestHost<'_>], unit: &str) -> Result<(), TestMeasurement> {
-        let limit = self.test.definition.limit_s + GUARD_GRACE_S;
+        let limit = self.time_limit_s() + GUARD_GRACE_S;
         let started = join_all(hosts.iter().map(|host| self.run_script(host, build_guard_script(unit, limit)))).await;
         let unguarded = |why: &str| format!("the test cannot be guarded on {why}");
         for (host, result) in hosts.iter().copied().zip(started) {
@@ -101,7 +106,7 @@ impl MeasureContext<'_> {
         if self.is_stopped() {
             return not_measured(STOPPED, Vec::new());
         }
-        let script = build_user_program_script(unit, self.test.definition.limit_s, &launch.user, words);
+        let script = build_user_program_script(unit, self.time_limit_s(), &launch.user, words);
         match self.run_program(launch.launcher, unit, script).await {
             Ok(end) => self.judge(&end, Vec::new(), self.expect(group, None)),
             Err(error) => {

@@ -18,6 +18,7 @@ mod measure_tests;
 mod report;
 mod return_tests;
 mod round_progress;
+mod slurm_job;
 mod test_batch;
 mod test_cluster;
 mod test_host;

@@ -43,10 +43,10 @@ impl Drop for RunningJob<'_> {
 
 impl<'r> TestCluster<'r> {
     pub fn new(project: &'r Project, tests: &[DeclaredTest], options: &'r RunOptions, api: &'r LazyClusterApi) -> Self {
-        let launches = tests.iter().filter_map(|test| test.launch.as_ref());
+        let launches = tests.iter().filter_map(|test| test.launch.as_kubernetes());
         let kinds: BTreeSet<ObjectId> = launches.map(test_job_id).collect();
         let kinds = kinds.into_iter().collect();
-        let jobs_only = !tests.is_empty() && tests.iter().all(|test| test.launch.is_some());
+        let jobs_only = !tests.is_empty() && tests.iter().all(|test| test.launch.as_kubernetes().is_some());
         let (nodes, earlier, running) = (OnceCell::new(), OnceCell::new(), AtomicUsize::new(0));
         Self { project, options, api, kinds, jobs_only, nodes, earlier, running }
     }

@@ -31,6 +31,7 @@ pub(super) use device_holders::{list_device_holders, list_lasting_holders, list_
 pub(super) use drain_obstacles::note_drain_obstacles;
 pub(super) use maintenance::MaintenanceWindow;
 pub(super) use return_check::{ReturnCheck, ReturnFuture};
+pub(super) use slurm::{SLURM_NODE_QUERY, SlurmNode, parse_node};
 pub(super) use test_labels::{list_labeled_sets, refresh_test_labels, set_test_labels};
 pub(super) use test_window::{TestWindow, join_reasons};
 pub(super) use window_node::NodeDrainRun;

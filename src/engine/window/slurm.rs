@@ -9,6 +9,9 @@ const FORGE_REASON_PREFIX: &str = "forge ";
 /// Marks the drain reason of a node that was down before it was drained: it is not brought up.
 const WAS_DOWN_SUFFIX: &str = " (was down)";
 
+/// Prints the node of the host that runs it.
+pub const SLURM_NODE_QUERY: &str = "scontrol show node \"$(hostname -s)\"";
+
 /// A node as reported by `scontrol show node`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlurmNode {
@@ -34,7 +37,7 @@ impl SlurmNode {
     }
 
     /// Reports whether Slurm considers the node down, drained or not.
-    fn is_down(&self) -> bool {
+    pub fn is_down(&self) -> bool {
         self.has_state("DOWN") || self.has_state("FAIL")
     }
 
@@ -48,7 +51,7 @@ impl SlurmNode {
 pub fn build_node_probe() -> Probe {
     Probe::Check(Box::new(CheckProbe {
         id: "the node in Slurm".to_owned(),
-        script: "scontrol show node \"$(hostname -s)\"".to_owned(),
+        script: SLURM_NODE_QUERY.to_owned(),
         user: None,
         cwd: None,
         env: Vec::new(),

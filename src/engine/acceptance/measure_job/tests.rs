@@ -29,7 +29,7 @@ fn judge(end: TestJobEnd, logs: Vec<TestPodLog>, left: Option<&str>) -> TestMeas
     let (project, cancel) = (load(""), CancelSignal::default());
     let test = &project.tests.sets["quick"][0];
     let context = MeasureContext { project: &project, test, run: "r", cancel: &cancel, cluster: None };
-    let launch = test.launch.clone().unwrap();
+    let launch = test.launch.as_kubernetes().unwrap().clone();
     let plan = JobPlan { launch, hosts: Vec::new(), nodes: Vec::new(), slots: 8, command: Vec::new() };
     context.judge_job(&plan, &[], TestJobOutcome { end, logs, left: left.map(str::to_owned) })
 }
@@ -141,7 +141,7 @@ fn start_of_a_collective_is_part_of_its_declaration() {
     assert_eq!(digest(""), digest(", start_within: 10m"), "how long forge waits changes no result");
     assert_ne!(digest(""), digest(", env: { NCCL_ALGO: Ring }"));
     let project = load(", link: RoCE, adapters: [mlx5_0]");
-    let launch = project.tests.sets["quick"][0].launch.clone().unwrap();
+    let launch = project.tests.sets["quick"][0].launch.as_kubernetes().unwrap().clone();
     assert_eq!((launch.kind, launch.gpu_count(), launch.seeks_gid_index()), (TestJobKind::VolcanoJob, Some(8), true));
     let completed = complete_launch(&project, &launch, &[&HostName::new("gpu-1")]).unwrap();
     assert_eq!(completed.traffic_class, None, "no host has the recipe `roce`");
