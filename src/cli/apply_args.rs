@@ -2,6 +2,7 @@
 
 use super::engine_args::EngineArgs;
 use super::shared_args::PolicyArgs;
+use crate::model::HostName;
 use camino::Utf8PathBuf;
 
 /// Apply the declared state and verify it
@@ -31,6 +32,9 @@ pub struct ApplyArgs {
     /// Apply a saved plan again on hosts where it already ran
     #[arg(long)]
     pub replay: bool,
+    /// Hosts that an earlier run of the saved plan has finished: they are left alone.
+    #[arg(skip)]
+    pub finished: Vec<HostName>,
     #[command(flatten)]
     pub engine: EngineArgs,
     #[command(flatten)]

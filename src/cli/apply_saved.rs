@@ -194,7 +194,16 @@ async fn bind_and_apply<B: Backend>(
     let mut settings = cx.settings.clone();
     if let Some(on) = &cx.typed.on {
         settings.on = Some(on.clone());
-        loaded.1 = narrow_to_hosts(&cx.with_settings(&settings), output, &loaded.0, on, &mut saved.plan)?;
+        let hosts = (&args.finished[..], &mut saved.plan);
+        loaded.1 = narrow_to_hosts(&cx.with_settings(&settings), output, &loaded.0, on, hosts)?;
+    }
+    if !args.finished.is_empty() {
+        retain_hosts(&mut saved.plan, |host| !args.finished.contains(host));
+        loaded.1.retain(|host| !args.finished.contains(host));
+        if loaded.1.is_empty() {
+            let error = CliError::usage("the run has finished on the selected hosts");
+            return Err(error.hint("`forge apply INVENTORY` plans every host again"));
+        }
     }
     let (cx, loaded) = (&cx.with_settings(&settings), &loaded);
     let mut seen = cx.observe_hosts(&mut stop, output, loaded, ObservePurpose::Change).await?;
@@ -226,7 +235,7 @@ fn narrow_to_hosts<B: Backend>(
     output: &VerbOutput<'_>,
     project: &B::Project,
     on: &str,
-    plan: &mut Plan,
+    (finished, plan): (&[HostName], &mut Plan),
 ) -> Result<Vec<HostName>, CliError> {
     let past = cx.find_past_hosts(project)?;
     let hosts = cx.backend.select_hosts(project, cx.settings, past.as_ref());
@@ -243,17 +252,24 @@ fn narrow_to_hosts<B: Backend>(
             error.hint("`forge show FILE` lists the plan's hosts; make a new plan with `forge plan --on … -o FILE`")
         );
     }
-    let canaries: Vec<_> = plan.rollout.canaries.iter().filter(|host| !wanted.contains(host)).collect();
+    let is_missing = |host: &&HostName| !wanted.contains(host) && !finished.contains(host);
+    let canaries: Vec<_> = plan.rollout.canaries.iter().filter(is_missing).collect();
     if !canaries.is_empty() {
         let error = CliError::usage(format!("`--on {on}` leaves out canaries of the plan: {}", fold(&canaries)));
         return Err(error.hint("add them: where the plan has run and nothing is left to change, nothing runs again"));
     }
-    let is_wanted = |host: &HostName| wanted.contains(host);
-    plan.simulated.retain(is_wanted);
-    plan.hosts.retain(|host| is_wanted(&host.host));
-    plan.rollout.waves.iter_mut().for_each(|wave| wave.retain(is_wanted));
-    plan.rollout.waves.retain(|wave| !wave.is_empty());
+    let wanted: BTreeSet<HostName> = hosts.iter().cloned().collect();
+    retain_hosts(plan, |host| wanted.contains(host));
     Ok(hosts)
+}
+
+/// Leaves only some hosts in the plan. The order of their waves stays.
+fn retain_hosts(plan: &mut Plan, is_wanted: impl Fn(&HostName) -> bool) {
+    plan.simulated.retain(&is_wanted);
+    plan.hosts.retain(|host| is_wanted(&host.host));
+    plan.rollout.canaries.retain(&is_wanted);
+    plan.rollout.waves.iter_mut().for_each(|wave| wave.retain(&is_wanted));
+    plan.rollout.waves.retain(|wave| !wave.is_empty());
 }
 
 /// Prints the stale hosts with the reasons. Returns their number.

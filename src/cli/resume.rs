@@ -28,8 +28,8 @@ use std::io::Write;
 /// or have failed. forge waits for steps that are still running on a host. If the newest apply is finished, but one of the
 /// 50 runs before failed on hosts that no later one included, exits 3 and names that run.
 ///
-/// If the run applied a saved plan whose file and inputs are unchanged, that plan is applied again: hosts that it has
-/// finished do not change. With `--step` or `--skip`, or if it does not hold any more, a new plan is made and shown.
+/// If the run applied a saved plan whose file and inputs are unchanged, that plan is applied again on the hosts that it
+/// did not finish. With `--step` or `--skip`, or if it does not hold any more, a new plan is made and shown.
 ///
 /// If steps of these hosts depend on other hosts (scope `one`, exported values, barriers), all hosts of the run are
 /// planned, unless `--on` is given.
@@ -86,10 +86,12 @@ pub fn run_resume<B: Backend>(cx: &VerbContext<'_, B>, args: &ResumeArgs) -> Ver
         return Ok(if left.is_some() { ExitCode::HostsFailed } else { ended });
     }
     print_note(cx, &format!("resuming run {id}: {unfinished} of {} unfinished", format_count(all, "host")));
-    if let Some(ending) = resume_saved_plan(cx, args, &run) {
+    let needs_all = depends_on_other_hosts(cx, &target.path, &run);
+    let finished = run.report.hosts.iter().filter(|host| !host.is_unfinished() && !needs_all);
+    if let Some(ending) = resume_saved_plan(cx, args, &run, finished.map(|host| host.host.clone()).collect()) {
         return ending;
     }
-    if cx.settings.on.is_none() && depends_on_other_hosts(cx, &target.path, &run) {
+    if cx.settings.on.is_none() && needs_all {
         print_note(cx, "steps there depend on other hosts: all hosts of the run are planned");
         let names: Vec<&str> = run.report.hosts.iter().map(|host| host.host.as_str()).collect();
         let settings = cx.settings.with_selection(&names.join(","));
@@ -191,7 +193,7 @@ fn print_note<B>(cx: &VerbContext<'_, B>, text: &str) {
 
 fn build_apply_args(args: &ResumeArgs, plan: Option<Utf8PathBuf>) -> ApplyArgs {
     let (engine, options) = (args.engine.clone(), args.options.clone());
-    ApplyArgs { replay: plan.is_some(), given: plan, engine, options }
+    ApplyArgs { replay: plan.is_some(), given: plan, finished: Vec::new(), engine, options }
 }
 
 fn show_finished_run(output: &VerbOutput<'_>, run: &PastRun) -> VerbResult {
@@ -232,8 +234,14 @@ fn find_resumed_run<B>(
     }
 }
 
-/// Applies the saved plan of the run again, if it had one that still holds. Returns `None` if a new plan is needed.
-fn resume_saved_plan<B: Backend>(cx: &VerbContext<'_, B>, args: &ResumeArgs, run: &PastRun) -> Option<VerbResult> {
+/// Applies the saved plan of the run again, if it had one that still holds, on the hosts that are not `finished`. Returns
+/// `None` if a new plan is needed.
+fn resume_saved_plan<B: Backend>(
+    cx: &VerbContext<'_, B>,
+    args: &ResumeArgs,
+    run: &PastRun,
+    finished: Vec<HostName>,
+) -> Option<VerbResult> {
     let file = run.info.plan_file.as_ref()?;
     let path = Utf8Path::new(&file.path);
     if !cx.typed.step.is_empty() || !cx.typed.skip.is_empty() {
@@ -245,7 +253,7 @@ fn resume_saved_plan<B: Backend>(cx: &VerbContext<'_, B>, args: &ResumeArgs, run
         print_note(cx, &format!("the saved plan `{path}` is gone or another one: making a new plan"));
         return None;
     };
-    let apply = build_apply_args(args, Some(path.to_owned()));
+    let apply = ApplyArgs { finished, ..build_apply_args(args, Some(path.to_owned())) };
     let ending = apply_saved::run_saved_plan(cx, &apply, path, &text);
     let changed = ending.as_ref().err().filter(|error| error.exit == ExitCode::Input).and_then(CliError::message);
     // An error of the inventory is already reported, and a missing signature must not lead to another plan.

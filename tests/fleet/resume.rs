@@ -89,6 +89,8 @@ fn killed_run_is_resumed_from_another_machine() {
 fn resume_uses_the_saved_plan_of_the_run_while_it_holds() {
     let Some(nodes) = Fleet::take(2) else { return };
     let project = build_project(&nodes);
+    let text = fs_err::read_to_string(project.path("inventory.yaml")).expect("the inventory");
+    let project = project.file("inventory.yaml", &format!("{text}rollout: {{ canary: 1 }}\n"));
     for node in nodes.iter() {
         node.must("mkdir -p /srv; touch /srv/quick");
     }
@@ -96,10 +98,16 @@ fn resume_uses_the_saved_plan_of_the_run_while_it_holds() {
     nodes[1].link(false);
     let applied = project.forge(["apply", "plan.json", "--yes"]);
     assert_eq!(applied.code, 4, "{applied}");
+    // The canary is finished: it is not needed any more.
+    nodes[0].link(false);
     nodes[1].link(true);
     let resumed = project.forge(["resume", "--yes"]);
     assert_eq!(resumed.code, 0, "{resumed}");
     assert!(!resumed.stderr.contains("making a new plan"), "{resumed}");
+    assert!(!resumed.stdout.contains(&nodes[0].name), "the finished host is in the plan: {resumed}");
+    let named = project.forge(["resume", "--yes", "--on", &nodes[0].name]);
+    nodes[0].link(true);
+    assert!(named.code == 0 && named.stderr.contains("nothing to resume"), "{named}");
     expect_converged(&nodes, &project);
 }
 
