@@ -171,7 +171,7 @@ mod tests {
     fn unexpected_record_is_an_error_that_shows_none_of_it() {
         let mut other = sample();
         other["info"]["status"] = json!(["hunter2"]);
-        assert_eq!(parse_error(&pack(&other)), "line 1, column 28 is unexpected");
+        assert_eq!(parse_error(&pack(&other)), "line 1, column 18 is unexpected");
         other["info"] = json!({ "status": "deployed", "last_deployed": "hunter2" });
         assert_eq!(parse_error(&pack(&other)), "its time is not RFC 3339");
         assert_eq!(parse_error(b"hunter2?"), "it is not base64");

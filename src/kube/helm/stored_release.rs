@@ -350,9 +350,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn silent_api_is_an_error() {
-        let (cluster, server) = start_secrets(Vec::new(), None).await;
-        drop(server);
+    async fn rejected_credentials_are_an_error() {
+        let (cluster, _server) = start_api(|_| status_reply(401, "unauthorized", json!({}))).await;
         let (folder, helm) = answering_helm().await;
         assert!(reader(&cluster, &helm).read_release().await.is_err());
         assert_eq!(asked_helm(&folder), 0);

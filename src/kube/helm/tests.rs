@@ -247,10 +247,12 @@ async fn answers_about_an_unchanged_chart_are_kept() {
     }
     assert_eq!(count(), 2);
     // The second rendering shows whether a chart renders differently each time.
-    (ask("a", 1).await, ask("a", 1).await);
+    ask("a", 1).await;
+    ask("a", 1).await;
     assert_eq!(count(), 3);
     std::fs::write(chart.join("Chart.yaml"), "name: other").unwrap();
-    (ask("a", 0).await, ask("a", 0).await);
+    ask("a", 0).await;
+    ask("a", 0).await;
     assert_eq!(count(), 4);
     std::fs::write(folder.path().join("broken"), "").unwrap();
     assert!(!ask("c", 0).await.ok && !ask("c", 0).await.ok && ask("a", 0).await.ok);

@@ -619,7 +619,8 @@ fn removal_does_not_need_a_chart_that_renders() {
         place.install("{}");
         let asked = ReleaseQuery { absent: true, ..place.asked("{}") };
         let look = || {
-            let seen = place.cluster.observe_release(&asked, &SecretStore::default());
+            let secrets = SecretStore::default();
+            let seen = place.cluster.observe_release(&asked, &secrets);
             place.runtime.block_on(seen).expect("a release")
         };
         assert!(look().chart.is_some());
