@@ -72,6 +72,13 @@ fn compare_with_plan(
         _ if turn.step.scope == StepScope::One && planned.verdict == StepVerdict::Unknown => {
             StepDecision::Leave(report_as_planned(planned).result)
         }
+        // Only the plan of an undo expects nothing new in repositories. What the step found is still there.
+        _ if case.ground.project.generated
+            && matches!(planned.verdict, StepVerdict::Blocked(_))
+            && planned.basis == ruling.basis =>
+        {
+            StepDecision::Leave(report_as_planned(planned).result)
+        }
         _ if !planned.will_run() => {
             stale(format!("was `{}` in the plan; now it would change {now}", planned.verdict.name()))
         }
