@@ -47,7 +47,7 @@ pub(super) async fn await_host_start<'r>(
     if let Some(why) = run.options.worker.as_ref().and_then(|worker| worker.start.find_hold(host)) {
         return Err(HostStartRefusal::Held(why));
     }
-    match check_failure_budget(run) {
+    match check_failure_budget(run, host) {
         Some(reason) => Err(HostStartRefusal::Budget(reason)),
         None => Ok(permit),
     }
@@ -67,10 +67,12 @@ pub(super) fn describe_held_canary(canary: &HostName, by: HeldBackBy) -> String 
     }
 }
 
-/// Returns why no further host may start. The hosts of other workers count too.
-pub(super) fn check_failure_budget(run: &ApplyContext<'_>) -> Option<String> {
+/// Returns why `host` may not start, or go out of service. The hosts of other workers count too. What failed on a canary
+/// holds back the other hosts: on the canary itself, only the steps that need it do not run.
+pub(super) fn check_failure_budget(run: &ApplyContext<'_>, host: &HostName) -> Option<String> {
     let (failed, canary) = run.board.read_data(|standing| {
-        (standing.count_failed(), run.canaries.iter().find(|canary| standing.is_unsound(canary)).cloned())
+        let mut others = run.canaries.iter().filter(|canary| *canary != host);
+        (standing.count_failed(), others.find(|canary| standing.is_unsound(canary)).cloned())
     });
     let worker = run.options.worker.as_deref();
     if let Some(order) = worker.and_then(|worker| worker.start.refusal()) {

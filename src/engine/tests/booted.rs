@@ -181,8 +181,8 @@ fn no_host_reboots_into_a_kernel_without_its_initramfs() {
         .iter()
         .for_each(|file| stage.create_host_file("n1", &format!(".sim/boot/{file}")));
     let ran = stage.run_once();
-    let why =
-        "blocked: not rebooted: the next kernel 6.1.0-10 has no initramfs; build it or set another default kernel";
+    let why = "blocked: configured, not loaded: `iommu=pt` is missing; needs a reboot; not rebooted: the next kernel \
+               6.1.0-10 has no initramfs; build it or set another default kernel";
     assert_eq!((ran.describe_step("n1", "early/arguments").as_str(), ran.exit_code()), (why, 3), "{:#?}", ran.report);
     assert_eq!((read_log(&stage), stage.read_file("n1", ".sim/boot-id").as_str()), (Vec::new(), "boot-1\n"));
     stage.create_host_file("n1", ".sim/boot/initrd.img-6.1.0-10");

@@ -271,6 +271,10 @@ fn host_with_devices_in_use_is_blocked_unless_evicted() {
     let why = ran.describe_step("n1", "driver/packages");
     assert!(why.starts_with(&format!("blocked: pid {} (sleep) of ", holder.id())), "{why}");
     assert!(why.ends_with(", holds /dev/nvidia0"), "{why}");
+    // A step that had run before says so: the next boot loads what it configured.
+    let early = ran.describe_step("n1", "early/first");
+    assert!(early.starts_with("blocked: needs reboot; pid "), "{early}");
+    assert!(stage.has_file("n1", "configured/first"));
     assert_eq!(
         (ran.host_outcome("n1"), ran.host_outcome("n2"), ran.exit_code()),
         (HostOutcome::Blocked, HostOutcome::Changed, 3)
@@ -303,7 +307,7 @@ fn devices_are_checked_again_before_a_reboot() {
     );
     let mut holder = holder.expect("the window opened");
     let blocked = ran.describe_step("n1", "early/first");
-    assert!(blocked.starts_with("blocked: pid "), "{blocked}");
+    assert!(blocked.starts_with("blocked: needs reboot; pid "), "{blocked}");
     assert_eq!(
         (ran.host_outcome("n1"), ran.exit_code(), stage.read_file("n1", ".sim/boot-id").as_str()),
         (HostOutcome::Blocked, 3, "boot-1\n")
@@ -350,7 +354,8 @@ fn the_machine_that_forge_runs_on_is_not_rebooted() {
     let own = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     stage.write_host_file("n1", ".sim/boot-id", &own);
     let ran = stage.run_once();
-    let why = "blocked: not rebooted: forge runs on this machine; apply from another machine or reboot it manually";
+    let why = "blocked: needs reboot; not rebooted: forge runs on this machine; apply from another machine or reboot it \
+               manually";
     assert_eq!((ran.describe_step("n1", "early/first").as_str(), ran.exit_code()), (why, 3));
     assert_eq!(read_log(&stage, "n1"), ["motd"], "nothing was stopped for it");
 }
@@ -469,6 +474,19 @@ fn canary_that_the_hours_held_back_holds_back_the_other_hosts() {
     assert_eq!(ran.describe_step("n2", "motd/file"), driver("n2"));
     assert_eq!((ran.host_outcome("n2"), ran.exit_code()), (HostOutcome::Pending, 10));
     assert_eq!((read_log(&stage, "n1"), read_log(&stage, "n2")), (vec!["motd".to_owned()], Vec::new()));
+}
+
+/// A step that is blocked on the canary holds back the other hosts, not the window of the canary: nothing there needs it.
+#[test]
+fn window_of_a_canary_opens_although_another_step_is_blocked_there() {
+    let bad = "rules:\n  - { class: host, require: facts.kernel.release == \"none\", else: not here }\nsteps:\n  - { name: bad, command: { check: 'test -e @root/x', \
+               apply: 'touch @root/x' } }\n";
+    let apply = "rollout: { canary: 1, max_unavailable: 2 }\napply:\n  - { recipe: bad, on: all }\n  \
+                 - { recipe: driver, on: all }\n";
+    let stage = SimulatedProject::new(2, apply, &[("bad", bad), ("driver", DRIVER_ALONE)]);
+    let ran = stage.run_once();
+    assert_eq!(ran.describe_step("n1", "driver/packages"), "changed");
+    assert_eq!((ran.describe_step("n2", "driver/packages").as_str(), ran.exit_code()), ("cancelled", 8));
 }
 
 /// A host that waits for all hosts has left its window first; otherwise there would be a deadlock.

@@ -6,7 +6,7 @@ use crate::engine::host_report::{planned_phase, report_as_planned};
 use crate::engine::host_work::HostWork;
 use crate::engine::reached_phase::ReachedPhase;
 use crate::engine::step_groups::HostStepGroup;
-use crate::model::StepVerdict;
+use crate::model::{StepVerdict, UntrustedText};
 use crate::plan::{HostPlan, StepPlan};
 
 /// Completes steps that wait for a reboot which is not made: they report the reason.
@@ -27,11 +27,21 @@ pub(super) fn report_awaiting_steps(work: &mut HostWork<'_>, shut: &WindowRefusa
             WindowRefusal::Held(why) | WindowRefusal::Blocked { why, .. } => {
                 StepResult::Pending { reason: format!("{}; {why}", reason.raw()).into() }
             }
-            _ => shut.step_result(&report.id, false),
+            _ => add_reason(shut.step_result(&report.id, false), reason.raw()),
         };
         told |= matches!(result, StepResult::Failed { .. });
         Some(result)
     });
+}
+
+/// Adds what a step has done already: it changed the host, although the window did not open.
+fn add_reason(result: StepResult, done: &str) -> StepResult {
+    let add = |why: UntrustedText| -> UntrustedText { format!("{done}; {}", why.raw()).into() };
+    match result {
+        StepResult::Blocked { class, reason } => StepResult::Blocked { class, reason: add(reason) },
+        StepResult::Unknown { reason } => StepResult::Unknown { reason: add(reason) },
+        other => other,
+    }
 }
 
 /// Completes the steps of a window that did not open: those that would have acted report the reason.

@@ -39,7 +39,7 @@ pub(super) async fn await_window_turn(run: &ApplyContext<'_>, host: &HostName) -
         stop_new_windows(run, why);
     }
     entered?;
-    let allowed = match check_failure_budget(run) {
+    let allowed = match check_failure_budget(run, host) {
         Some(why) => Err(WindowRefusal::Never(why)),
         None => check_hours_of(run, host),
     };
