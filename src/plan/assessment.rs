@@ -21,7 +21,6 @@ use crate::resource::{
     Resource, RestartInput,
 };
 use serde_json::json;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The assessment of one step instance.
@@ -56,10 +55,8 @@ pub struct StepPredictions {
     pub opaque: Option<String>,
     /// The last earlier package step that this one may depend on, and the changes of all such steps.
     pub package: Option<(StepId, PackageChanges)>,
-    /// Step instances that will change, in order.
+    /// Step instances that will change, in order, except those whose change is only a note of the package manager.
     pub changing: Vec<StepId>,
-    /// Those of them whose change concerns only a note of the package manager: no service reads it.
-    pub noted: BTreeSet<StepId>,
     /// What an earlier run still does on the host: apply waits for its end, and the state may be another one then.
     pub unfinished: Option<UnfinishedRun>,
 }
@@ -150,6 +147,9 @@ fn assess_resource(
         }
         let until =
             renumbered.map(ToString::to_string).or_else(|| find_uncertain_dependency(&judgement, &inputs, ahead));
+        if judgement.matches_now {
+            return (judgement, until, ChangeCertainty::Precaution);
+        }
         let is_seen = ahead.unfinished.is_none() && !judgement.predicted && !inputs.iter().any(|input| input.changing);
         // If nothing must happen first, `foresight` is not read.
         return match until.is_some() && is_seen && is_change_certain(resource, &case.seen.observation) {
@@ -262,7 +262,7 @@ pub fn collect_restart_inputs(
             let paths = resource.restart_input_paths();
             Some(RestartInput {
                 step: input.expanded.id.to_string(),
-                changing: (ahead.changing.contains(&input.expanded.id) && !ahead.noted.contains(&input.expanded.id))
+                changing: ahead.changing.contains(&input.expanded.id)
                     || paths.iter().any(|path| ahead.predicted.will_touch.contains(path)),
                 trace: find_trace_path_among(&paths, input, resource.as_ref()),
                 paths,

@@ -10,6 +10,15 @@ pub fn digest_desired(resource: &dyn Resource, secrets: &SecretStore, key: Optio
     digest_with_key(&to_canonical_json(&resource.desired_value()), secrets, key)
 }
 
+/// Returns the digest that a resource which is to be absent would have if it were to exist.
+pub(super) fn digest_presence(resource: &dyn Resource, secrets: &SecretStore, key: Option<&str>) -> String {
+    let mut value = resource.desired_value();
+    if let Some(absent) = value.get_mut("absent") {
+        *absent = false.into();
+    }
+    digest_with_key(&to_canonical_json(&value), secrets, key)
+}
+
 /// Returns the digest of a text; keyed if it contains a secret.
 pub(super) fn digest_with_key(text: &str, secrets: &SecretStore, key: Option<&str>) -> String {
     if !SecretStore::has_placeholder(text) {

@@ -352,11 +352,10 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         if let Some(root) = behind {
             self.behind.insert(turn.index, root);
         }
-        if step.verdict == StepVerdict::Change && !stopped {
+        // A note of the package manager, such as a hold, changes nothing that another step reads.
+        if step.verdict == StepVerdict::Change && !stopped && !step.notes_only {
             self.ahead.changing.push(turn.expanded.id.clone());
-            if step.notes_only {
-                self.ahead.noted.insert(turn.expanded.id.clone());
-            } else if let ExpansionState::Resource(resource) = &turn.expanded.state {
+            if let ExpansionState::Resource(resource) = &turn.expanded.state {
                 self.ahead.predicted.will_touch.extend(resource.restart_input_paths());
             }
             if turn.step.traits().reach == EffectReach::Unknown {

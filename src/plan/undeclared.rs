@@ -1,7 +1,7 @@
 //! Resources that a host's records list for its cluster and that no step declares any more: the step is gone, or it is
 //! about another resource now. forge only reports them: a removal must be declared.
 
-use super::declared_digest::digest_desired;
+use super::declared_digest::{digest_desired, digest_presence};
 use super::host_context::{HostContext, StepInstance};
 use super::model::{StepPlan, UndeclaredResource};
 use super::recorded_resources::{
@@ -26,7 +26,7 @@ struct DeclaredClaims {
 enum StepDeclaration {
     /// A resource.
     Known,
-    /// A resource that is not known yet, or a step that the host's present state excludes.
+    /// A resource that is not known yet, a step that the host's present state excludes, or one whose work stays (`keep`).
     Open,
     /// Nothing: its condition is false, and reads only what people declare.
     Dropped,
@@ -46,11 +46,17 @@ impl DeclaredClaims {
                 self.owned.add_identity(&resource_identity(resource.as_ref()));
                 StepDeclaration::Known
             }
-            _ if is_dropped(case, turn) => StepDeclaration::Dropped,
+            _ if is_dropped(case, turn) && !keeps_its_work(case, turn) => StepDeclaration::Dropped,
             _ => StepDeclaration::Open,
         };
         self.steps.insert(turn.id.to_string(), declaration);
     }
+}
+
+/// Reports whether the work of a step stays on the host without the step.
+fn keeps_its_work(case: &HostContext<'_>, turn: &ExpandedStep) -> bool {
+    let own = case.instances().iter().find(|instance| *instance.recipe.name == *turn.id.recipe);
+    own.is_some_and(|own| own.recipe.steps.iter().any(|step| *step.name == *turn.id.step && step.keep))
 }
 
 /// Reports whether the condition of a step is false because of what people declare. A condition on facts or on exported
@@ -185,12 +191,14 @@ fn identify_instance(step: &StepId, text: &str) -> Option<StepId> {
     Some(StepId { key, ..step.clone() })
 }
 
-/// Returns whether another step declares the same as the record of a resource without a name, such as a command: its
-/// step or recipe was renamed.
+/// Returns whether another step declares the same as the record of a resource without a name, such as a command, or its
+/// removal: its step or recipe was renamed.
 fn is_declared_elsewhere(case: &HostContext<'_>, memory: &RecordedResource) -> bool {
     let is_same = |turn: &ExpandedStep| match &turn.state {
         ExpansionState::Resource(resource) if resource.kind() == memory.kind => {
-            digest_desired(resource.as_ref(), case.ground.secrets, case.seen.key.as_deref()) == memory.digest
+            let key = case.seen.key.as_deref();
+            let digests = [digest_desired, digest_presence].map(|digest| digest(&**resource, case.ground.secrets, key));
+            digests.contains(&memory.digest)
         }
         _ => false,
     };

@@ -21,7 +21,9 @@ pub(super) fn assess_verifications(case: &HostContext<'_>, steps: &[StepPlan]) -
         if !case.ground.filter.admits_recipe(name) {
             continue;
         }
-        let unsettled = |s: &&StepPlan| *s.id.recipe == **name && !s.verdict.is_settled();
+        // A note of the package manager changes nothing that a verification reads.
+        let is_note = |s: &StepPlan| s.verdict == StepVerdict::Change && s.notes_only;
+        let unsettled = |s: &&StepPlan| *s.id.recipe == **name && !s.verdict.is_settled() && !is_note(s);
         let pending = |s: &&StepPlan| s.verdict == StepVerdict::Pending;
         let stops = steps.iter().filter(unsettled).find(|step| !pending(step));
         let pending = steps.iter().filter(unsettled).find(pending).map(|step| step.id.to_string());

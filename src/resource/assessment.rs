@@ -145,6 +145,8 @@ pub struct Assessment<D = ErasedDiff> {
     pub basis: Value,
     /// Whether the verdict depends on the predicted effects of an earlier step.
     pub predicted: bool,
+    /// Whether the state matches now, and only an earlier step of the run may end that.
+    pub matches_now: bool,
     /// Whether only a reboot makes it effective: a pending state, or the state after the change.
     pub by_reboot: bool,
     /// Whether forge rebooted the host for the state, and it is still not effective.
@@ -175,6 +177,7 @@ impl<D> Assessment<D> {
             disruption: DisruptionClass::D0,
             basis,
             predicted: false,
+            matches_now: false,
             by_reboot: false,
             reboot_failed: false,
             notes_only: false,
@@ -251,6 +254,12 @@ impl<D> Assessment<D> {
         self
     }
 
+    /// Marks the change as one that is evaluated again after an earlier step, although the state matches now.
+    pub fn mark_matching_now(mut self) -> Self {
+        (self.predicted, self.matches_now) = (true, true);
+        self
+    }
+
     /// Marks the assessment as effective only after a reboot.
     pub fn mark_reboot_required(mut self) -> Self {
         self.by_reboot = true;
@@ -272,6 +281,7 @@ impl<D> Assessment<D> {
             disruption: self.disruption,
             basis: self.basis,
             predicted: self.predicted,
+            matches_now: self.matches_now,
             by_reboot: self.by_reboot,
             reboot_failed: self.reboot_failed,
             notes_only: self.notes_only,

@@ -289,3 +289,28 @@ fn verification_that_failed_in_the_apply_is_no_change_of_the_machine() {
     let found = project.forge(["drift", "inventory.yaml"]);
     assert!(found.code == 2 && found.stdout.contains("the machine changed") && !found.stdout.contains(said), "{found}");
 }
+
+/// A hold is a note of the package manager: no check has to wait until it is there again.
+#[test]
+fn missing_hold_hides_no_other_difference() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let recipe = "recipe: kinds\nsummary: A package\nsteps:\n\
+        - { name: package, package: { name: forge-demo, version: 1.1-1, hold: true } }\n\
+        - { name: ready, wait_for: { command: test -e /srv/ready, timeout: 5s } }\n\
+        verify: [{ name: it is served, check: test -e /srv/served }]\n";
+    node.must("touch /srv/ready /srv/served");
+    let project = project(&nodes, &recipe.replace("\n- ", "\n  - "));
+    project.forge(["apply", "inventory.yaml", "--yes"]).must_exit(0);
+    node.must("apt-mark unhold forge-demo >&2");
+    let (out, document) = drift(&project);
+    assert_eq!((out.code, told(&document)), (2, vec!["package hold machine-changed".to_owned()]), "{out}");
+    let verified = project.forge(["verify", "inventory.yaml"]);
+    assert!(verified.code == 5 && verified.to_string().contains("1 failed"), "{verified}");
+    node.must("rm /srv/served");
+    let expected = ["package hold machine-changed", "it is served - machine-changed"];
+    assert_eq!(told(&drift(&project).1), expected);
+    node.must("rm /srv/ready");
+    let expected = ["package hold machine-changed", "ready wait machine-changed"];
+    assert_eq!(told(&drift(&project).1), expected, "the verification waits for the step");
+}

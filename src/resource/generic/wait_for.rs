@@ -251,7 +251,7 @@ impl WaitForResource {
             (true, None) => Assessment::ok(found.what, basis),
             (true, Some(step)) => {
                 let reason = format!("{}; checked again after `{step}`", found.what);
-                self.wait_assessment(reason, Some(found.what), basis).mark_predicted()
+                self.wait_assessment(reason, Some(found.what), basis).mark_matching_now()
             }
             (false, None) => self.wait_assessment(found.what.clone(), Some(found.what), basis),
             (false, Some(_)) => self.wait_assessment(found.what.clone(), Some(found.what), basis).mark_predicted(),

@@ -51,6 +51,7 @@ impl PartAssessments {
             basis: self.combined_basis(),
             // A prediction of one part may affect the others.
             predicted: parts().any(|(_, part)| part.predicted),
+            matches_now: false,
             // A change of one part and a pending part take effect together.
             by_reboot: self.0.iter().any(|(_, part)| part.by_reboot),
             reboot_failed: false,
