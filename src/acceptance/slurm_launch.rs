@@ -50,6 +50,9 @@ impl SlurmLaunch {
         words.extend(self.list_variables().iter().map(|(name, value)| format!("{name}={value}")));
         words.push("srun".to_owned());
         let count = job.nodes.len() as u64;
+        // A process may use every processor and all memory of its share; a site's option overrides that.
+        words.extend(["--cpu-bind=none".to_owned(), "--mem=0".to_owned()]);
+        words.extend(self.list_site_options());
         words.extend([
             format!("--job-name={}", job.name),
             format!("--nodelist={}", job.nodes.join(",")),
@@ -65,7 +68,6 @@ impl SlurmLaunch {
             // The directory of the account on the submitting host may be missing on a node.
             "--chdir=/tmp".to_owned(),
         ]);
-        words.extend(self.list_site_options());
         words.extend(job.command.iter().cloned());
         words
     }
@@ -118,10 +120,10 @@ mod tests {
         };
         let (nodes, command) = (own(&["gpu-01", "gpu-02"]), own(&["all_reduce_perf", "-b", "16G"]));
         let job = SlurmJob { name: "forge-test-r1-1", nodes: &nodes, slots: 8, limit_s: 601, command: &command };
-        let expected = "env NCCL_DEBUG=INFO NCCL_IB_TC=96 srun --job-name=forge-test-r1-1 --nodelist=gpu-01,gpu-02 \
-                        --nodes=2 --ntasks=16 --ntasks-per-node=8 --exclusive --immediate=300 --time=11 \
-                        --kill-on-bad-exit=1 --export=ALL --chdir=/tmp --partition=gpu --mpi=pmix --gres=gpu:8 \
-                        --container-image=registry.example#nccl-tests:2.27 all_reduce_perf -b 16G";
+        let expected = "env NCCL_DEBUG=INFO NCCL_IB_TC=96 srun --cpu-bind=none --mem=0 --partition=gpu --mpi=pmix \
+                        --gres=gpu:8 --container-image=registry.example#nccl-tests:2.27 --job-name=forge-test-r1-1 \
+                        --nodelist=gpu-01,gpu-02 --nodes=2 --ntasks=16 --ntasks-per-node=8 --exclusive \
+                        --immediate=300 --time=11 --kill-on-bad-exit=1 --export=ALL --chdir=/tmp all_reduce_perf -b 16G";
         assert_eq!(launch.build_words(&job).join(" "), expected);
     }
 }

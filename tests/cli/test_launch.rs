@@ -134,7 +134,8 @@ fn mistakes_in_jobs_of_slurm_are_shown_in_place() {
         entry("nccl-all-reduce-hosts", "slurn: {}"),
         entry("nccl-all-reduce-hosts", "slurm: { partitoin: gpu, start_within: 0s }"),
         entry("nccl-all-reduce-hosts", "slurm: { options: [gpu, '--mem 0', --time=5, --gres=gpu:8, --mem=0] }"),
-        entry("nccl-all-reduce-hosts", "slurm: { env: { NCCL_DEBUG: WARN } }"),
+        entry("nccl-all-reduce-hosts", "slurm: { options: [--excl=user, --jobid=7, --mem-per-gpu=8G] }"),
+        entry("nccl-all-reduce-hosts", "slurm: { env: { NCCL_DEBUG: WARN, -u: HOME } }"),
         entry("ib-write-bw", "slurm: {}"),
         entry("site-reduce", "slurm: {}"),
     ]

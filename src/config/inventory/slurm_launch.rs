@@ -27,6 +27,20 @@ const OWN_OPTIONS: [&str; 11] = [
     "export",
     "chdir",
 ];
+/// Options that would use the nodes of other jobs, or keep the job from starting as declared.
+const REFUSED_OPTIONS: [&str; 11] = [
+    "begin",
+    "exclude",
+    "het-group",
+    "hold",
+    "jobid",
+    "no-allocate",
+    "nodefile",
+    "overcommit",
+    "overlap",
+    "oversubscribe",
+    "uid",
+];
 /// Keys that are options of `srun`.
 const KEY_OPTIONS: [&str; 6] = ["partition", "account", "qos", "reservation", "mpi", "gres"];
 
@@ -41,8 +55,17 @@ pub(super) fn read_slurm_launch(node: &YamlNode, cx: &mut LoadContext<'_>) -> Op
         let message = "`env` cannot set `NCCL_DEBUG`: forge reads the network from NCCL's log, and sets `INFO`";
         cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span));
     }
+    if let (Some(node), Some(name)) = (table.get("env"), env.keys().find(|name| !is_variable_name(name))) {
+        let message = format!("`{}` is not the name of an environment variable", scalar::shorten_text(name));
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span));
+    }
     let start_within_s = table.get_limit("start_within", &mut cx.diags).unwrap_or(DEFAULT_START_S);
     Some(SlurmLaunch { partition, account, qos, reservation, mpi, gres, options, env, start_within_s })
+}
+
+fn is_variable_name(name: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
 }
 
 /// Reads a further option of `srun`. A word without `--` would be the program, and a value needs `=`.
@@ -55,15 +78,16 @@ fn read_option(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<String> {
         cx.push_diag(diag.hint("write its value after `=`: `--container-image=registry.example#nccl-tests:2.27`"));
         return None;
     };
-    if OWN_OPTIONS.contains(&name) {
-        let message = format!("forge sets the option `--{name}` itself");
-        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span));
-        return None;
-    }
-    if KEY_OPTIONS.contains(&name) {
-        let message = format!("`--{name}` is the key `{name}` of `launch.slurm`");
-        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span));
-        return None;
-    }
-    Some(text)
+    // `srun` also accepts the beginning of a name.
+    let find = |options: &[&'static str]| options.iter().find(|option| option.starts_with(name)).copied();
+    let message = match (find(&OWN_OPTIONS), find(&KEY_OPTIONS), find(&REFUSED_OPTIONS)) {
+        (Some(option), ..) => format!("forge sets the option `--{option}` itself"),
+        (None, Some(option), _) => format!("`--{option}` is the key `{option}` of `launch.slurm`"),
+        (None, None, Some(option)) => {
+            format!("`--{option}` is not permitted: the job of a test has its nodes for itself, and starts at once")
+        }
+        (None, None, None) => return Some(text),
+    };
+    cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(node.span));
+    None
 }

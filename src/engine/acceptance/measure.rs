@@ -195,7 +195,7 @@ impl MeasureContext<'_> {
         host: &TestHost<'_>,
         body: ShellFragment,
     ) -> Result<HostScriptOutput, TransportError> {
-        let limit = Duration::from_secs(self.test.definition.limit_s) + GRACE;
+        let limit = Duration::from_secs(self.time_limit_s()) + GRACE;
         let secrets = &self.project.secrets;
         let mut output = host.link.run_script(body, limit, secrets).await?;
         if !secrets.is_empty() {
@@ -295,7 +295,13 @@ impl MeasureContext<'_> {
         let done = &end.output;
         let stdout = String::from_utf8_lossy(&done.finished.stdout).into_owned();
         outputs.push(read_output(done));
-        let limit = format!("the limit of {} s stopped the program", self.time_limit_s());
+        let limit = match self.test.launch.as_slurm() {
+            Some(slurm) => format!(
+                "the limit of {} s, after up to {} s for the nodes, stopped the program",
+                self.test.definition.limit_s, slurm.start_within_s
+            ),
+            None => format!("the limit of {} s stopped the program", self.test.definition.limit_s),
+        };
         match end.stopped_by {
             Some(StopCause::User) => return not_measured(STOPPED, outputs),
             // One end may have said what failed, and the other one waited for it.

@@ -123,8 +123,10 @@ sleep "$2" & wait
 finish "$1"
 "#;
 
-/// `$1` unit. Returns once the guard has ended everything; fails if a process with the mark cannot be ended.
-const STOP_GUARD: &str = r#"systemctl --quiet stop "$1-guard.service" 2>/dev/null
+/// `$1` unit. Returns once the guard has ended everything; fails if a process with the mark cannot be ended. If the
+/// launcher still runs, it ends by SIGTERM first: `srun` then gives its nodes back.
+const STOP_GUARD: &str = r#"systemctl --quiet stop "$1.service" 2>/dev/null
+systemctl --quiet stop "$1-guard.service" 2>/dev/null
 [ -z "$(grep -lszxF -e "FORGE_TEST=$1" /proc/[0-9]*/environ)" ] || { echo 'a process of the test cannot be ended' >&2; return 1; }
 "#;
 
