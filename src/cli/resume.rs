@@ -14,6 +14,7 @@ use crate::config::RecipeStep;
 use crate::engine::{HostReport, PastRun, SavedPlan};
 use crate::graph::DependencyKind;
 use crate::model::{ExitCode, HostName, HostOutcome, StepScope};
+use crate::plan::StepTable;
 use crate::view::progress::ProgressDetail;
 use crate::view::{escape, format_count};
 use camino::{Utf8Path, Utf8PathBuf};
@@ -29,7 +30,8 @@ use std::io::Write;
 /// 50 runs before failed on hosts that no later one included, exits 3 and names that run.
 ///
 /// If the run applied a saved plan whose file and inputs are unchanged, that plan is applied again on the hosts that it
-/// did not finish. With `--step` or `--skip`, or if it does not hold any more, a new plan is made and shown.
+/// did not finish, or on all of them if steps wait for other hosts or for the cluster. With `--step` or `--skip`, or if it
+/// does not hold any more, a new plan is made and shown.
 ///
 /// If steps of these hosts depend on other hosts (scope `one`, exported values, barriers), all hosts of the run are
 /// planned, unless `--on` is given.
@@ -86,12 +88,10 @@ pub fn run_resume<B: Backend>(cx: &VerbContext<'_, B>, args: &ResumeArgs) -> Ver
         return Ok(if left.is_some() { ExitCode::HostsFailed } else { ended });
     }
     print_note(cx, &format!("resuming run {id}: {unfinished} of {} unfinished", format_count(all, "host")));
-    let needs_all = depends_on_other_hosts(cx, &target.path, &run);
-    let finished = run.report.hosts.iter().filter(|host| !host.is_unfinished() && !needs_all);
-    if let Some(ending) = resume_saved_plan(cx, args, &run, finished.map(|host| host.host.clone()).collect()) {
+    if let Some(ending) = resume_saved_plan(cx, args, &run, list_finished_hosts(cx, &target.path, &run)) {
         return ending;
     }
-    if cx.settings.on.is_none() && needs_all {
+    if cx.settings.on.is_none() && depends_on_other_hosts(cx, &target.path, &run) {
         print_note(cx, "steps there depend on other hosts: all hosts of the run are planned");
         let names: Vec<&str> = run.report.hosts.iter().map(|host| host.host.as_str()).collect();
         let settings = cx.settings.with_selection(&names.join(","));
@@ -161,6 +161,28 @@ fn describe_left_hosts(run: &PastRun, hosts: &[HostName]) -> String {
     format!("run {id} left {count} unfinished, which no later run included: `forge resume {id} --on {names}`")
 }
 
+/// Returns the hosts that a run of a saved plan finished, and that nothing in the plan needs again: none if a step waits
+/// for other hosts or for the cluster, since the plan counts all of them.
+fn list_finished_hosts<B: Backend>(cx: &VerbContext<'_, B>, inventory: &Utf8Path, run: &PastRun) -> Vec<HostName> {
+    let Some(project) = load_without_secrets(cx, inventory) else { return Vec::new() };
+    let project = cx.backend.project(&project);
+    let table = StepTable::new(project);
+    let crosses = |recipe: &str, step: &RecipeStep| {
+        let index = project.graph.find_step(recipe, &step.name);
+        matches!(step.scope, StepScope::One | StepScope::Fleet)
+            || index.is_some_and(|index| project.graph.incoming_edges(index).any(|edge| table.crosses_hosts(edge)))
+    };
+    let instances = run.report.hosts.iter().filter_map(|host| project.instances.get(&host.host)).flatten();
+    if instances.into_iter().any(|own| own.recipe.steps.iter().any(|step| crosses(&own.recipe.name, step))) {
+        return Vec::new();
+    }
+    let finished = run.report.hosts.iter().filter(|host| !host.is_unfinished() && !host.host.is_cluster());
+    let finished: Vec<HostName> = finished.map(|host| host.host.clone()).collect();
+    // Without a machine, only the cluster is left: the plan of all hosts reaches it.
+    let machines = run.report.hosts.iter().filter(|host| !host.host.is_cluster()).count();
+    if finished.len() == machines { Vec::new() } else { finished }
+}
+
 /// Reports whether a step of the unfinished hosts runs on one host for all, waits for other hosts, or reads their exported
 /// values: a plan of some hosts cannot know the state of the others. Errors of the inventory are left to the apply.
 fn depends_on_other_hosts<B: Backend>(cx: &VerbContext<'_, B>, inventory: &Utf8Path, run: &PastRun) -> bool {
@@ -169,7 +191,7 @@ fn depends_on_other_hosts<B: Backend>(cx: &VerbContext<'_, B>, inventory: &Utf8P
     let is_shared = |recipe: &str, step: &RecipeStep| {
         let index = project.graph.find_step(recipe, &step.name);
         let crosses = |why: DependencyKind| matches!(why, DependencyKind::Export | DependencyKind::Barrier);
-        step.scope == StepScope::One
+        matches!(step.scope, StepScope::One | StepScope::Fleet)
             || index.is_some_and(|index| project.graph.incoming_edges(index).any(|edge| crosses(edge.why)))
     };
     let open = run.report.hosts.iter().filter(|host| host.is_unfinished());
