@@ -188,6 +188,13 @@ impl ClusterApi {
                 let causes = causes.map(|cause| (cause.field.clone(), cause.message.clone())).collect();
                 ApiRequestError::Said { code: status.code, message: status.message.clone(), causes }
             }
+            // serde may quote a value of a Secret.
+            ::kube::Error::SerdeError(error) => ApiRequestError::Local(format!(
+                "the answer of `{}` has an unexpected form at line {}, column {}",
+                self.server(),
+                error.line(),
+                error.column()
+            )),
             error => ApiRequestError::Away(KubeError::from_client_error(self.server(), self.is_tunneled(), error)),
         }
     }

@@ -74,9 +74,12 @@ pub struct ReleaseState {
     /// The release; `None` if there is none of that name in that namespace.
     pub release: Option<ReleaseInfo>,
     /// Metadata of the declared chart; `None` if none is declared, and for a removal if the release does not exist or
-    /// the chart cannot be rendered.
+    /// the chart cannot be read.
     pub chart: Option<ChartInfo>,
-    /// Why the chart of a release that is to be removed cannot be rendered, for example for a newer server.
+    /// The hooks of a release that is to be removed. Helm runs those of the installed revision.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<ChartHook>,
+    /// Why the chart of a release that is to be removed cannot be read, for example for a newer server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unrendered: Option<UntrustedText>,
     /// Differences between the release's own values and the declared ones.

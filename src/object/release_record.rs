@@ -32,6 +32,8 @@ pub(crate) struct ReleaseRecord {
     pub values: Value,
     /// The objects, without hooks, as YAML.
     pub manifest: String,
+    /// The hooks, as YAML.
+    pub hooks: String,
 }
 
 #[derive(Deserialize)]
@@ -44,6 +46,14 @@ struct StoredRecord {
     manifest: String,
     #[serde(default)]
     apply_method: String,
+    #[serde(default)]
+    hooks: Option<Vec<StoredHook>>,
+}
+
+#[derive(Deserialize)]
+struct StoredHook {
+    #[serde(default)]
+    manifest: String,
 }
 
 #[derive(Deserialize)]
@@ -88,6 +98,7 @@ impl ReleaseRecord {
             server_side: record.apply_method == "ssa",
             values: Value::Object(record.config.unwrap_or_default()),
             manifest: record.manifest,
+            hooks: record.hooks.iter().flatten().map(|hook| format!("---\n{}\n", hook.manifest)).collect(),
         })
     }
 }
@@ -130,7 +141,7 @@ mod tests {
         json!({
             "info": { "status": "deployed", "last_deployed": "2026-11-30T19:00:00.5+01:00" },
             "chart": { "metadata": { "name": "tiny", "version": "0.1.0", "annotations": { "a": "b" } }, "lock": null },
-            "version": 1, "hooks": [{}], "later": {},
+            "version": 1, "hooks": [{}, { "manifest": "kind: Job" }], "later": {},
         })
     }
 
@@ -156,6 +167,7 @@ mod tests {
         let record = ReleaseRecord::parse(&pack(&sample())).unwrap();
         assert_eq!((record.values, record.manifest.as_str(), record.server_side), (json!({}), "", false));
         assert_eq!(record.began.unwrap().to_string(), "2026-11-30T18:00:00.5Z");
+        assert_eq!(record.hooks, "---\n\n---\nkind: Job\n");
         let mut untimed = sample();
         untimed["info"]["last_deployed"] = json!("");
         assert_eq!(ReleaseRecord::parse(&pack(&untimed)).unwrap().began, None);

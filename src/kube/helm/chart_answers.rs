@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Maximum number of kept answers: a process that observes for days must not keep those of every value.
-const MAX_ANSWERS: usize = 128;
+/// Size limit of all kept answers, in bytes: a process that observes for days must not keep those of every value.
+const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 /// Size limit of a chart's files in bytes, above which its answers are not kept.
 const MAX_CHART_BYTES: u64 = 64 * 1024 * 1024;
 /// Depth of folders in a chart above which its answers are not kept: links may form a circle.
@@ -60,7 +60,7 @@ impl ChartAnswers {
     /// Keeps an answer, which is not an error: the next query might succeed.
     pub(super) fn keep(&self, key: ChartQueryKey, answer: &str) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= MAX_ANSWERS {
+        if kept.values().map(|answer| answer.len()).sum::<usize>() + answer.len() > MAX_ANSWER_BYTES {
             kept.clear();
         }
         kept.insert(key.0, answer.into());
@@ -91,7 +91,8 @@ fn add_path(digest: &mut Sha256, path: &Utf8Path, name: &str, left: &mut u64, de
         }
         entries.sort();
     } else {
-        *left = left.checked_sub(found.len())?;
+        // Anything else has no end, or none until something writes.
+        *left = found.is_file().then(|| left.checked_sub(found.len()))??;
     }
     let bytes = if found.is_dir() { Vec::new() } else { fs_err::read(path).ok()? };
     let sizes = [u64::from(found.is_dir()), name.len() as u64, entries.len() as u64, bytes.len() as u64];
@@ -165,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_kept_up_to_a_number() {
+    fn answers_are_kept_up_to_a_size() {
         let answers = ChartAnswers::default();
         let find = |number: usize| answers.find(&ChartQueryKey(number.to_string()));
-        let keep = |number: usize| answers.keep(ChartQueryKey(number.to_string()), "hunter2");
-        (0..MAX_ANSWERS).for_each(keep);
+        let keep = |number: usize, answer: &str| answers.keep(ChartQueryKey(number.to_string()), answer);
+        (0..200).for_each(|number| keep(number, "hunter2"));
         assert_eq!(find(0).as_deref(), Some("hunter2"));
-        keep(MAX_ANSWERS);
-        assert!(find(MAX_ANSWERS).is_some() && find(0).is_none());
+        keep(200, &"x".repeat(MAX_ANSWER_BYTES - 1000));
+        assert!(find(200).is_some() && find(0).is_none());
         assert!(!format!("{answers:?}").contains("hunter2"));
     }
 }

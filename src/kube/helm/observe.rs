@@ -76,6 +76,8 @@ pub(super) struct ReleaseObserver<'c> {
     pub asked: &'c ReleaseQuery,
     pub secrets: &'c SecretStore,
     pub chart: Option<LocalHelmChart>,
+    /// Why the chart of a release that is to be removed is missing.
+    missing_chart: Option<String>,
     kube_version: String,
     /// Cached: each read is a process.
     definitions: OnceCell<Vec<ManifestObject>>,
@@ -90,13 +92,18 @@ impl<'c> ReleaseObserver<'c> {
     ) -> Result<Self, KubeError> {
         let (helm, served, kube_version) =
             tokio::try_join!(cluster.open_helm(), cluster.discover_api(), cluster.server_version())?;
-        let chart = match &asked.chart {
-            Some(chart) => Some(cluster.helm_options().obtain_chart(helm, chart).await?),
-            None => None,
+        let (chart, missing_chart) = match &asked.chart {
+            Some(chart) => match cluster.helm_options().obtain_chart(helm, chart).await {
+                Ok(chart) => (Some(chart), None),
+                Err(error) if asked.absent => (None, Some(error.message)),
+                Err(error) => return Err(error),
+            },
+            None => (None, None),
         };
         let objects = HelmObjectClient { cluster, served, home: &asked.namespace };
         let stored = StoredReleaseReader { cluster, helm, name: &asked.name, namespace: &asked.namespace };
-        Ok(Self { helm, stored, objects, asked, secrets, chart, kube_version, definitions: OnceCell::new() })
+        let definitions = OnceCell::new();
+        Ok(Self { helm, stored, objects, asked, secrets, chart, missing_chart, kube_version, definitions })
     }
 
     /// Returns the declared values with their secrets.
@@ -282,7 +289,7 @@ impl<'c> ReleaseObserver<'c> {
             state.computed = compared.computed;
         }
         if self.asked.absent {
-            self.describe_removed_chart(noted.as_ref(), &mut state).await?;
+            self.describe_removed_chart(noted.as_ref(), &mut state).await;
         } else if let Some(chart) = &self.chart {
             if !is_installed {
                 state.foreign = self.stored.find_foreign_releases(&chart.file.name).await?;
@@ -332,20 +339,24 @@ impl<'c> ReleaseObserver<'c> {
         Ok(())
     }
 
-    /// Adds the chart of a release that is to be removed. Helm removes the release by its own record: a chart that
-    /// cannot be rendered, for example since it does not support a newer server, only makes the description shorter.
-    async fn describe_removed_chart(
-        &self,
-        noted: Option<&StoredRelease>,
-        state: &mut ReleaseState,
-    ) -> Result<(), KubeError> {
+    /// Adds hooks and chart of a release that is to be removed. Helm removes the release by its own record: a chart that
+    /// cannot be read, for example since it does not support a newer server, only makes the description shorter.
+    async fn describe_removed_chart(&self, noted: Option<&StoredRelease>, state: &mut ReleaseState) {
         let is_installed = noted.is_some_and(StoredRelease::is_installed);
-        let Some(chart) = self.chart.as_ref().filter(|_| is_installed) else { return Ok(()) };
-        match self.render_chart(chart, true, 0).await {
-            Ok(rendered) => state.chart = Some(self.read_chart_info(chart, &rendered, true).await?),
-            Err(error) => state.unrendered = Some(error.message.as_str().into()),
+        let Some(noted) = noted.filter(|_| is_installed) else { return };
+        state.hooks = noted.hooks.iter().filter_map(|hook| hook.to_hook(self.objects.home)).collect();
+        let described = async |chart| {
+            let rendered = self.render_chart(chart, true, 0).await?;
+            self.read_chart_info(chart, &rendered, true).await
+        };
+        let described = match &self.chart {
+            Some(chart) => described(chart).await.map(Some).map_err(|error| error.message),
+            None => self.missing_chart.clone().map_or(Ok(None), Err),
+        };
+        match described {
+            Ok(chart) => state.chart = chart,
+            Err(why) => state.unrendered = Some(why.into()),
         }
-        Ok(())
     }
 
     async fn compare_with_chart(

@@ -20,6 +20,8 @@ const CHANGED_RELEASE_READS: usize = 3;
 pub(super) struct StoredRelease {
     pub info: ReleaseInfo,
     pub manifest: Vec<ManifestObject>,
+    /// Helm runs these when it removes the release, whatever its chart declares now.
+    pub hooks: Vec<ManifestObject>,
     pub values: Value,
 }
 
@@ -87,8 +89,9 @@ impl StoredReleaseReader<'_> {
             // It does not exist if helm has removed it in the meantime.
             if let Some(record) = self.cluster.read_release_record(self.namespace, self.name, last.revision).await? {
                 let info = self.describe_release(last, &revisions, &record);
-                let manifest = read_manifest(&record.manifest).map_err(SecretReadError::Away)?;
-                return Ok(Some(StoredRelease { info, manifest, values: record.values }));
+                let read = |text: &str| read_manifest(text).map_err(SecretReadError::Away);
+                let (manifest, hooks) = (read(&record.manifest)?, read(&record.hooks)?);
+                return Ok(Some(StoredRelease { info, manifest, hooks, values: record.values }));
             }
         }
         Err(SecretReadError::Unreadable)
@@ -164,19 +167,21 @@ impl StoredReleaseReader<'_> {
             return Err(KubeError::new(format!("`helm history`: {}", said.error)));
         }
         let revisions: Vec<HelmRevision> = output::parse_json("history", &said.stdout)?;
-        let [metadata, values, manifest] =
-            ["metadata", "values", "manifest"].map(|what| flags::get_args(what, self.name, self.namespace));
-        let (ours, metadata, values, manifest) = tokio::try_join!(
+        let [metadata, values, manifest, hooks] =
+            ["metadata", "values", "manifest", "hooks"].map(|what| flags::get_args(what, self.name, self.namespace));
+        let (ours, metadata, values, manifest, hooks) = tokio::try_join!(
             self.list_releases(true),
             self.query_helm("get metadata", &metadata),
             self.query_helm("get values", &values),
-            self.query_helm("get manifest", &manifest)
+            self.query_helm("get manifest", &manifest),
+            self.query_helm("get hooks", &hooks)
         )?;
         let metadata: HelmReleaseMetadata = output::parse_json("get metadata", &metadata)?;
         let is_ours = ours.iter().any(|listed| self.is_this_release(&listed.name, &listed.namespace));
         Ok(Some(StoredRelease {
             info: build_release_info(&metadata, &revisions, is_ours),
             manifest: read_manifest(&manifest)?,
+            hooks: read_manifest(&hooks)?,
             values: output::parse_values(&values)?,
         }))
     }
@@ -278,7 +283,7 @@ mod tests {
 
     /// A helm that answers with the samples, and notes that it was asked.
     const ANSWERS: &str = "echo \"$1 $2\" >>HERE/asked; case \"$1 $2\" in list*) f=list ;; history*) f=history ;; \
-                           *manifest) cat SAMPLES/helm4-manifest.yaml; exit ;; *) f=$2 ;; esac; cat SAMPLES/helm4-$f.json";
+                           *manifest) cat SAMPLES/helm4-manifest.yaml; exit ;; *hooks) exit ;; *) f=$2 ;; esac; cat SAMPLES/helm4-$f.json";
 
     async fn answering_helm() -> (tempfile::TempDir, HelmProgram) {
         fake_helm(&ANSWERS.replace("SAMPLES", SAMPLES)).await
@@ -344,7 +349,7 @@ mod tests {
             let reader = reader(&cluster, &helm);
             let found = reader.read_release().await.unwrap().unwrap();
             assert_eq!((found.info.revision, found.info.version.as_str(), found.info.ours), (2, "0.1.0", true));
-            assert_eq!((found.values, asked_helm(&folder)), (json!({ "replicas": 2 }), 5));
+            assert_eq!((found.values, asked_helm(&folder)), (json!({ "replicas": 2 }), 6));
             assert_eq!(reader.read_revision(1).await.unwrap().values, json!({ "replicas": 2 }));
         }
     }

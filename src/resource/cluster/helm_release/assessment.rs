@@ -21,6 +21,8 @@ fn release_basis(release: &HelmReleaseResource, state: &ReleaseState) -> Value {
     }
     // Jobs come and go: it only matters whether there are any.
     state.doomed.iter_mut().for_each(|crd| crd.objects = crd.objects.min(1));
+    // The text may differ from time to time, and nothing depends on it.
+    state.unrendered = state.unrendered.map(|_| "".into());
     // Plain data: it always serializes.
     serde_json::json!({ "state": serde_json::to_value(&state).unwrap_or_default(), "stale": stale })
 }
@@ -41,7 +43,7 @@ pub(super) fn assess_absent(release: &HelmReleaseResource, state: &ReleaseState)
         return blocked;
     }
     let mut reason = format!("release `{title}` is {}", info.status.name());
-    let hooks = state.chart.as_ref().map_or_else(Vec::new, |chart| due_hooks(release, chart, HookTrigger::Uninstall));
+    let hooks = due_hooks(release, &state.hooks, HookTrigger::Uninstall);
     let stays = [describe_crds(state.chart.as_ref()), describe_kept(state)];
     let stays: Vec<String> = stays.into_iter().flatten().collect();
     if !stays.is_empty() {
@@ -50,7 +52,7 @@ pub(super) fn assess_absent(release: &HelmReleaseResource, state: &ReleaseState)
         reason.push_str(&format!("; uninstalling keeps {}{unless}", stays.join(" and ")));
     }
     if let Some(why) = &state.unrendered {
-        let more = "; the CustomResourceDefinitions and hooks of its chart are unknown";
+        let more = "; the CustomResourceDefinitions of its chart are unknown";
         reason.push_str(&format!("{more}: {}", why.raw()));
     }
     let (chart, version) = (info.chart.clone(), info.version.clone());
@@ -142,7 +144,7 @@ fn assess_first_install(
         version: chart.version.clone(),
         crds: missing_crds(chart),
         adopted: unowned_names(state),
-        hooks: due_hooks(release, chart, HookTrigger::Install),
+        hooks: due_hooks(release, &chart.hooks, HookTrigger::Install),
     });
     let reason = format!("release `{}` does not exist", release.qualified_name());
     ReleaseAssessment::differs(reason, diff, DisruptionClass::D0, basis)
@@ -190,8 +192,8 @@ fn block_unowned_definitions(
 }
 
 /// Returns the hooks that run, if the declaration lets them.
-fn due_hooks(release: &HelmReleaseResource, chart: &ChartInfo, trigger: HookTrigger) -> Vec<ChartHook> {
-    if release.hooks { release_changes::list_hooks(chart, trigger) } else { Vec::new() }
+fn due_hooks(release: &HelmReleaseResource, hooks: &[ChartHook], trigger: HookTrigger) -> Vec<ChartHook> {
+    if release.hooks { release_changes::list_hooks(hooks, trigger) } else { Vec::new() }
 }
 
 /// Returns the CustomResourceDefinitions that are created.
@@ -236,7 +238,7 @@ fn assess_installed(
     if let Some(blocked) = blocked {
         return blocked;
     }
-    let hooks = due_hooks(release, chart, HookTrigger::Upgrade);
+    let hooks = due_hooks(release, &chart.hooks, HookTrigger::Upgrade);
     assess_upgrade(release, UpgradeDiff { hooks, ..upgrade }, basis)
 }
 

@@ -1,8 +1,6 @@
 //! What a plan says about the charts of a release: its hooks, its conflicts, its images.
 
-use crate::object::{
-    ChartHook, ChartInfo, FieldChange, LiveObject, ObjectChange, ObjectChangeKind, ReleaseFieldConflict,
-};
+use crate::object::{ChartHook, FieldChange, LiveObject, ObjectChange, ObjectChangeKind, ReleaseFieldConflict};
 use std::collections::BTreeSet;
 
 /// The actions that run hooks.
@@ -25,8 +23,8 @@ impl HookTrigger {
 
 /// Returns the hooks that an action runs, each with the events that make it run. Those that run a program are first:
 /// charts precede a Job by its account and its rights, and a plan shortens long lists.
-pub(super) fn list_hooks(chart: &ChartInfo, trigger: HookTrigger) -> Vec<ChartHook> {
-    let due = chart.hooks.iter().map(|hook| {
+pub(super) fn list_hooks(hooks: &[ChartHook], trigger: HookTrigger) -> Vec<ChartHook> {
+    let due = hooks.iter().map(|hook| {
         let events = hook.events.iter().filter(|event| trigger.events().contains(&event.as_str()));
         ChartHook { object: hook.object.clone(), events: events.cloned().collect() }
     });
@@ -102,8 +100,7 @@ mod tests {
             make_hook("Job init", "pre-install"),
             make_hook("Job prune", "post-delete"),
         ];
-        let chart = ChartInfo { hooks, ..ChartInfo::default() };
-        let names = |trigger| list_hooks(&chart, trigger).into_iter().map(|hook| hook.object).collect::<Vec<_>>();
+        let names = |trigger| list_hooks(&hooks, trigger).into_iter().map(|hook| hook.object).collect::<Vec<_>>();
         assert_eq!(names(HookTrigger::Install), ["Job init", "ServiceAccount init", "Role init"]);
         assert_eq!(names(HookTrigger::Uninstall), ["Job prune"]);
     }

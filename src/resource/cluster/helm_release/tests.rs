@@ -500,7 +500,7 @@ fn missing_observation_is_assessed_as_unknown() {
 fn removal_lists_the_hooks_that_run() {
     let mut state = make_release_state(ReleaseStatus::Deployed);
     let hook = ChartHook { object: "Job prune".to_owned(), events: vec!["post-delete".to_owned()] };
-    state.chart.as_mut().unwrap().hooks.push(hook);
+    state.hooks.push(hook);
     let judged = assess_with(&[], true, state.clone());
     assert_eq!(changed_attributes(&judged), ["release", "hooks"]);
     assert_eq!(judged.changes[1].to.as_ref().unwrap().raw(), "Job prune (post-delete)");
@@ -524,7 +524,7 @@ fn removal_does_not_need_the_chart() {
     assert_eq!(requested_action(&judged), Some(ReleaseAction::Uninstall));
     assert_eq!(
         judged.reason.raw(),
-        "release `ns/r` is deployed; the CustomResourceDefinitions and hooks of its chart are unknown: chart requires \
-         kubeVersion: < 1.34"
+        "release `ns/r` is deployed; the CustomResourceDefinitions of its chart are unknown: chart requires kubeVersion: \
+         < 1.34"
     );
 }
