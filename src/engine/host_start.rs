@@ -67,11 +67,12 @@ pub(super) fn describe_held_canary(canary: &HostName, by: HeldBackBy) -> String 
     }
 }
 
-/// Returns why `host` may not start, or go out of service. The hosts of other workers count too. What failed on a canary
-/// holds back the other hosts: on the canary itself, only the steps that need it do not run.
+/// Returns why `host` may not start, or go out of service. The hosts of other workers count too. A step that is blocked or
+/// unknown on a canary holds back the other hosts, and on the canary itself only the steps that need it.
 pub(super) fn check_failure_budget(run: &ApplyContext<'_>, host: &HostName) -> Option<String> {
     let (failed, canary) = run.board.read_data(|standing| {
-        let mut others = run.canaries.iter().filter(|canary| *canary != host);
+        let is_held_by = |canary: &&HostName| *canary != host || standing.has_failed(canary);
+        let mut others = run.canaries.iter().filter(is_held_by);
         (standing.count_failed(), others.find(|canary| standing.is_unsound(canary)).cloned())
     });
     let worker = run.options.worker.as_deref();

@@ -572,6 +572,11 @@ impl RunStateData {
         self.held.get(host).copied()
     }
 
+    /// Returns whether a step or a verification of a host failed.
+    pub fn has_failed(&self, host: &HostName) -> bool {
+        self.failed.contains(host)
+    }
+
     /// Returns whether a host did not succeed, or is not going to.
     pub fn is_unsound(&self, host: &HostName) -> bool {
         self.unsound.contains(host)

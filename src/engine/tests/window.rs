@@ -479,8 +479,8 @@ fn canary_that_the_hours_held_back_holds_back_the_other_hosts() {
 /// A step that is blocked on the canary holds back the other hosts, not the window of the canary: nothing there needs it.
 #[test]
 fn window_of_a_canary_opens_although_another_step_is_blocked_there() {
-    let bad = "rules:\n  - { class: host, require: facts.kernel.release == \"none\", else: not here }\nsteps:\n  - { name: bad, command: { check: 'test -e @root/x', \
-               apply: 'touch @root/x' } }\n";
+    let bad = "rules:\n  - { class: host, require: facts.kernel.release == \"none\", else: not here }\n\
+               steps:\n  - { name: bad, command: { check: 'test -e @root/x', apply: 'touch @root/x' } }\n";
     let apply = "rollout: { canary: 1, max_unavailable: 2 }\napply:\n  - { recipe: bad, on: all }\n  \
                  - { recipe: driver, on: all }\n";
     let stage = SimulatedProject::new(2, apply, &[("bad", bad), ("driver", DRIVER_ALONE)]);
