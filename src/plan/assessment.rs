@@ -138,7 +138,7 @@ fn assess_resource(
     }
     let redirected = match ahead.predicted.redirected.is_empty() {
         true => None,
-        false => ahead.predicted.find_redirection(&resource.probes()),
+        false => ahead.predicted.find_redirection(&resource.deciding_probes()),
     };
     if judgement.verdict == StepVerdict::Change {
         let renumbered = find_renumbered_owner(&judgement, &ahead.predicted);

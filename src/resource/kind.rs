@@ -23,6 +23,11 @@ pub trait DeclaredResource: std::fmt::Debug + Send + Sync {
     /// Returns the probes whose results [`assess`](Resource::assess) reads.
     fn probes(&self) -> Vec<Probe>;
 
+    /// Returns the probes whose answers decide whether the state matches. The others only explain it.
+    fn deciding_probes(&self) -> Vec<Probe> {
+        self.probes()
+    }
+
     /// Returns the artifact that the resource installs on the host, if any.
     fn artifact(&self) -> Option<&crate::model::Artifact> {
         None

@@ -69,7 +69,9 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     if path == "/" {
         return Err(bad_value("`/` is not a link").with_field("path"));
     }
-    check_writable(&path)?;
+    if !absent {
+        check_writable(&path)?;
+    }
     if target.is_empty() {
         return Err(bad_value("`target` is empty").with_field("target"));
     }
@@ -284,6 +286,11 @@ impl DeclaredResource for LinkResource {
             probes.push(path_probe(&self.resolved_target()));
         }
         probes
+    }
+
+    /// A link is the same whatever its target is.
+    fn deciding_probes(&self) -> Vec<Probe> {
+        [Some(self.path.as_str()), parent_path(&self.path)].into_iter().flatten().map(path_probe).collect()
     }
 
     fn desired_value(&self) -> Value {

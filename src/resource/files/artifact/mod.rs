@@ -91,7 +91,9 @@ const FIELDS: &[FieldSpec] = &[
 
 fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> {
     let path = require_file_path(fields)?;
-    check_writable(&path)?;
+    if !absent {
+        check_writable(&path)?;
+    }
     let (owner, group) = parse_owner_and_group(fields)?;
     Ok(Box::new(ArtifactResource {
         path,
