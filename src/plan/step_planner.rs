@@ -34,6 +34,8 @@ pub(super) struct StepPlanner<'w, 'a> {
     packages: BTreeMap<StepId, PackageChanges>,
     /// Step instances that match now and are checked again.
     precautions: BTreeSet<StepId>,
+    /// Those whose change is only a note of the package manager.
+    noted: Vec<StepId>,
     /// Step instances that will wait and change nothing.
     waits: BTreeSet<StepId>,
     /// The status of each step: the worst of its instances.
@@ -77,6 +79,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
             opaque,
             packages,
             precautions,
+            noted: Vec::new(),
             waits,
             status,
             behind,
@@ -130,7 +133,8 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
     /// vain.
     fn is_refused(&self, step: StepIndex) -> bool {
         let id = self.case.ground.project.graph.step_id(step);
-        let changing = || self.ahead.changing.iter().any(|c| c.recipe == id.recipe && c.step == id.step);
+        let of_step = |other: &StepId| other.recipe == id.recipe && other.step == id.step;
+        let changing = || self.ahead.changing.iter().chain(&self.noted).any(of_step);
         self.case.seen.account.is_some() && changing()
     }
 
@@ -352,7 +356,10 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         if let Some(root) = behind {
             self.behind.insert(turn.index, root);
         }
-        // A note of the package manager, such as a hold, changes nothing that another step reads.
+        // A note of the package manager, such as a hold, changes no file that another step reads.
+        if step.verdict == StepVerdict::Change && !stopped && step.notes_only {
+            self.noted.push(turn.expanded.id.clone());
+        }
         if step.verdict == StepVerdict::Change && !stopped && !step.notes_only {
             self.ahead.changing.push(turn.expanded.id.clone());
             if let ExpansionState::Resource(resource) = &turn.expanded.state {

@@ -158,3 +158,40 @@ fn one_scope_step_is_removed_from_every_host() {
     let ran = stage.run_once();
     assert_eq!((ran.exit_code(), stage.has_file("n2", "key"), stage.has_file("n3", "key")), (0, false, false));
 }
+
+const MARK: &str = "steps:
+  - name: mark
+    command: { check: 'test -e @root/mark', apply: 'touch @root/mark', remove: 'rm @root/mark' }
+";
+
+/// A command has no name of its own: its removal under the new name of its recipe is the removal of the old record too.
+#[test]
+fn removed_command_of_a_renamed_recipe_is_no_leftover() {
+    let stage = SimulatedProject::new(1, "", &[("old", MARK), ("new", MARK)]);
+    let declare = |recipe: &str, ensure: &str| {
+        stage.replace_apply(&format!("apply:\n  - {{ recipe: {recipe}, on: all, ensure: {ensure} }}\n"));
+        list_undeclared(&stage)
+    };
+    assert_eq!(declare("old", "present"), [""; 0]);
+    assert_eq!(declare("new", "present"), [""; 0]);
+    declare("new", "absent");
+    assert!(!stage.has_file("n1", "mark"));
+    assert_eq!(declare("new", "absent"), [""; 0]);
+}
+
+/// What a step with `keep` did stays on purpose.
+#[test]
+fn kept_work_of_a_step_whose_condition_became_false_is_no_leftover() {
+    let recipe = |keep: bool| {
+        format!(
+            "params:\n  wanted: {{ type: bool, default: true }}\nsteps:\n  - name: built\n    keep: {keep}\n    \
+             when: params.wanted\n    command: {{ check: 'test -e @root/built', apply: 'touch @root/built' }}\n"
+        )
+    };
+    for (keep, expected) in [(true, vec![]), (false, vec!["r/built".to_owned()])] {
+        let stage = SimulatedProject::new(1, "apply:\n  - { recipe: r, on: all }\n", &[("r", &recipe(keep))]);
+        assert_eq!(stage.run_once().exit_code(), 0);
+        stage.replace_apply("apply:\n  - { recipe: r, on: all, with: { wanted: false } }\n");
+        assert_eq!(list_undeclared(&stage), expected, "{keep}");
+    }
+}
