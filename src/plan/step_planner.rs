@@ -34,7 +34,7 @@ pub(super) struct StepPlanner<'w, 'a> {
     packages: BTreeMap<StepId, PackageChanges>,
     /// Step instances that match now and are checked again.
     precautions: BTreeSet<StepId>,
-    /// Those whose change is only a note of the package manager.
+    /// Steps whose change is only a note of the package manager.
     noted: Vec<StepId>,
     /// Step instances that will wait and change nothing.
     waits: BTreeSet<StepId>,
@@ -129,13 +129,11 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         }
     }
 
-    /// Returns whether a step is to change on a host where forge may change nothing: steps that wait for it wait in
-    /// vain.
+    /// Returns whether a step is to change on a host where forge may change nothing: other steps wait for it in vain.
     fn is_refused(&self, step: StepIndex) -> bool {
         let id = self.case.ground.project.graph.step_id(step);
         let of_step = |other: &StepId| other.recipe == id.recipe && other.step == id.step;
-        let changing = || self.ahead.changing.iter().chain(&self.noted).any(of_step);
-        self.case.seen.account.is_some() && changing()
+        self.case.seen.account.is_some() && self.ahead.changing.iter().chain(&self.noted).any(of_step)
     }
 
     fn plan_step(&mut self, turn: &StepInstance<'a>) -> StepPlan {
@@ -356,11 +354,11 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         if let Some(root) = behind {
             self.behind.insert(turn.index, root);
         }
+        let will_change = step.verdict == StepVerdict::Change && !stopped;
         // A note of the package manager, such as a hold, changes no file that another step reads.
-        if step.verdict == StepVerdict::Change && !stopped && step.notes_only {
+        if will_change && step.notes_only {
             self.noted.push(turn.expanded.id.clone());
-        }
-        if step.verdict == StepVerdict::Change && !stopped && !step.notes_only {
+        } else if will_change {
             self.ahead.changing.push(turn.expanded.id.clone());
             if let ExpansionState::Resource(resource) = &turn.expanded.state {
                 self.ahead.predicted.will_touch.extend(resource.restart_input_paths());
