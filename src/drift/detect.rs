@@ -134,8 +134,10 @@ impl HostDriftCollector<'_, '_> {
         for step in &self.plan.steps {
             self.check_step(case, &turns, step);
         }
+        let as_applied = plan::list_recipes_as_applied(case, &turns, self.plan);
         for verify in &self.plan.verify {
-            self.check_verification(case, verify);
+            let judged = self.reassess_verification(case, &as_applied, verify);
+            self.check_verification(case, judged.as_ref().unwrap_or(verify));
         }
         for left in &self.plan.undeclared {
             self.add_undeclared(case, left);
@@ -399,14 +401,11 @@ impl HostDriftCollector<'_, '_> {
         match verify.verdict {
             StepVerdict::Ok => self.drift.settled += 1,
             StepVerdict::NotApplicable => {}
-            StepVerdict::Pending => match self.reassess_verification(case, verify) {
-                Some(judged) => self.check_verification(case, &judged),
-                // It is evaluated once the steps of its recipe match.
-                None => {
-                    self.drift.follow += 1;
-                    self.mark_undecided(&verify.recipe, &verify.name);
-                }
-            },
+            // It is evaluated once the steps of its recipe match.
+            StepVerdict::Pending => {
+                self.drift.follow += 1;
+                self.mark_undecided(&verify.recipe, &verify.name);
+            }
             StepVerdict::Unknown => self.add_undecided_verification(verify),
             StepVerdict::Change | StepVerdict::Blocked(_) => {
                 let finding = self.build_verification_finding(case, verify);
@@ -415,22 +414,19 @@ impl HostDriftCollector<'_, '_> {
         }
     }
 
-    /// Evaluates a verification with the observed answers if only ignored findings keep it waiting: an ignored difference must
-    /// not hide a failure. Returns `None` if it has to wait for a repair.
-    fn reassess_verification(&self, case: &HostContext<'_>, verify: &VerifyPlan) -> Option<VerifyPlan> {
-        if case.seen.missing.is_some() || self.has_open_step(&verify.recipe) {
-            return None;
+    /// Evaluates a verification with the observed answers, unless it has to wait for a repair. It need not if only ignored
+    /// findings keep it waiting, which must not hide a failure, or if its recipe is declared as it was applied: then the
+    /// host changed since, and one change must not hide another.
+    fn reassess_verification(
+        &self,
+        case: &HostContext<'_>,
+        as_applied: &BTreeSet<&str>,
+        verify: &VerifyPlan,
+    ) -> Option<VerifyPlan> {
+        match as_applied.contains(&*verify.recipe) || !self.has_open_step(&verify.recipe) {
+            true => plan::assess_waiting_verification(case, verify),
+            false => None,
         }
-        let instance = case.instances().iter().find(|instance| instance.recipe.name == verify.recipe)?;
-        let declared = instance.recipe.verify.iter().find(|declared| declared.name == verify.name)?;
-        let (verdict, reason) = plan::assess_verification(case, instance, declared);
-        let check = plan::build_check_run(case, instance, declared, verdict);
-        (verdict != StepVerdict::Pending).then(|| VerifyPlan {
-            verdict,
-            reason: reason.into(),
-            check,
-            ..verify.clone()
-        })
     }
 
     /// Reports whether a step of the recipe differs on this host without being ignored, or could not be evaluated.

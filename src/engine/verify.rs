@@ -5,9 +5,12 @@ use super::host_report::{describe_empty_host, empty_report, report_planned_verif
 use super::observed_hosts::ObservedHosts;
 use super::report::{HostReport, REPORT_VERSION, RunReport, VerifyReport};
 use super::run_options::RunOptions;
-use crate::config::Project;
+use crate::config::{Project, StepExpander};
 use crate::model::{HostName, HostOutcome, StepVerdict, UntrustedText};
-use crate::plan::{self, ChangeCertainty, HostPlan, HostReachability, HostRefusal, OngoingWork, Plan, StepPlan};
+use crate::plan::{
+    self, ChangeCertainty, HostContext, HostPlan, HostReachability, HostRefusal, ObservedHost, OngoingWork, Plan,
+    StepPlan, VerifyPlan,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -25,6 +28,10 @@ pub fn verify(
     events: &EventSender,
 ) -> RunReport {
     let took = |host: &HostPlan| observed.took_by.get(&host.host).copied().unwrap_or_default();
+    let inputs = observed.to_plan_inputs(project, options);
+    let expander = StepExpander::new(project);
+    let ground = inputs.plan_context(&expander);
+    let seen: BTreeMap<&HostName, &ObservedHost> = observed.seen.iter().map(|seen| (&seen.host, seen)).collect();
     let busy = observed.seen.iter().filter_map(|seen| Some((&seen.host, seen.activity.as_ref()?)));
     let busy: BTreeMap<&HostName, &OngoingWork> = busy.collect();
     RunReport {
@@ -37,7 +44,10 @@ pub fn verify(
         hosts: plan
             .hosts
             .iter()
-            .map(|host| verify_host(project, host, busy.get(&host.host).copied(), took(host), events))
+            .map(|host| {
+                let case = seen.get(&host.host).and_then(|seen| HostContext::new(ground, &host.host, seen));
+                verify_host((project, case), host, busy.get(&host.host).copied(), took(host), events)
+            })
             .collect(),
         budget_spent: false,
         interrupted: false,
@@ -47,7 +57,7 @@ pub fn verify(
 }
 
 fn verify_host(
-    project: &Project,
+    (project, case): (&Project, Option<HostContext<'_>>),
     plan: &HostPlan,
     work: Option<&OngoingWork>,
     took: Duration,
@@ -64,7 +74,9 @@ fn verify_host(
         },
     };
     let steps = plan.steps.iter().map(verify_step);
-    let mut verify: Vec<VerifyReport> = steps.chain(plan.verify.iter().map(report_planned_verification)).collect();
+    let verifications =
+        case.map(|case| assess_verifications(&case, plan)).unwrap_or_else(|| plan.verify.iter().cloned().collect());
+    let mut verify: Vec<VerifyReport> = steps.chain(verifications.iter().map(report_planned_verification)).collect();
     if let Some(missing) = &plan.missing {
         let reason: UntrustedText = missing.describe_absence().into();
         verify.iter_mut().for_each(|verify| verify.result = VerifyResult::Unknown { reason: reason.clone() });
@@ -83,6 +95,21 @@ fn verify_host(
     // Sending fails only when the receiver is gone, shortly before the process ends.
     let _ = events.send(finished);
     report
+}
+
+/// Returns the verifications of a host by what was observed. Those of a recipe whose declaration differs from the host
+/// wait: they are about the state after an apply. If only the host changed, they are about that change.
+fn assess_verifications(case: &HostContext<'_>, plan: &HostPlan) -> Vec<VerifyPlan> {
+    if plan.verify.iter().all(|verify| verify.verdict != StepVerdict::Pending) {
+        return plan.verify.iter().cloned().collect();
+    }
+    let turns = case.expand_local_steps();
+    let as_applied = plan::list_recipes_as_applied(case, &turns, plan);
+    let judge = |verify: &VerifyPlan| match as_applied.contains(&*verify.recipe) {
+        true => plan::assess_waiting_verification(case, verify).unwrap_or_else(|| verify.clone()),
+        false => verify.clone(),
+    };
+    plan.verify.iter().map(judge).collect()
 }
 
 /// Leaves a failure undecided: the run that works on the host may be about to change that.

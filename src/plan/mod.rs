@@ -100,7 +100,10 @@ pub use undeclared::list_kept_records;
 pub use undo_effect::derive_undo_effect;
 pub use unmet_dependency::{DependencyShortfall, UnmetDependency};
 pub use unreadable_records::list_unreadable_records;
-pub use verify::{adjust_for_pending, assess_verification, build_check_run, find_failed_verification, lacks_export};
+pub use verify::{
+    adjust_for_pending, assess_verification, assess_waiting_verification, build_check_run, find_failed_verification,
+    lacks_export, list_recipes_as_applied,
+};
 pub use window::{
     HostWindow, PlannedReboot, StepStage, WINDOW_MARK, WindowStop, declared_running_unit, explain_unopened_window,
     find_other_window, left_open_by, step_disruption,

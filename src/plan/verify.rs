@@ -1,15 +1,17 @@
 //! Evaluates the `verify` entries of a host's recipes against the observed state.
 
 use super::assessment::read_check_status;
-use super::host_context::HostContext;
-use super::model::{CheckRun, StepPlan, VerifyPlan};
+use super::declared_digest::digest_desired;
+use super::host_context::{HostContext, StepInstance};
+use super::model::{CheckRun, HostPlan, StepPlan, VerifyPlan};
 use super::required_probes::{build_check_probe, verify_probe_id};
 use crate::config::{
-    ConditionOutcome, ExpansionInputs, ExportedValues, FactSource, PendingInput, RecipeInstance, RecipeVerification,
-    VerifyTarget,
+    ConditionOutcome, ExpansionInputs, ExpansionState, ExportedValues, FactSource, PendingInput, RecipeInstance,
+    RecipeVerification, VerifyTarget,
 };
 use crate::model::{SecretStore, StepVerdict, UntrustedText, Value};
 use crate::probe::{ObjectsQuery, Probe, ProbeReading};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Evaluates the `verify` entries of every recipe of a host. They stay pending for a recipe with steps that do not
@@ -66,6 +68,41 @@ pub fn adjust_for_pending(pending: Option<&str>, judged: (StepVerdict, String)) 
         (Some(step), (StepVerdict::Change, why)) => (StepVerdict::Pending, format!("{why}; `{step}` is pending")),
         (_, judged) => judged,
     }
+}
+
+/// Returns the recipes of which each step that does not match is declared as the host's record says it was applied: the
+/// host changed since, and not the declaration. What their verifications read now is part of that change.
+pub fn list_recipes_as_applied<'s>(
+    case: &HostContext<'_>,
+    turns: &[StepInstance<'_>],
+    plan: &'s HostPlan,
+) -> BTreeSet<&'s str> {
+    let mut recipes = BTreeMap::new();
+    for step in plan.steps.iter().filter(|step| !step.verdict.is_settled()) {
+        let turn = turns.iter().find(|turn| turn.expanded.id == step.id);
+        let as_applied = step.verdict != StepVerdict::Pending && turn.is_some_and(|turn| is_as_applied(case, turn));
+        *recipes.entry(&*step.id.recipe).or_insert(true) &= as_applied;
+    }
+    recipes.into_iter().filter_map(|(recipe, as_applied)| as_applied.then_some(recipe)).collect()
+}
+
+fn is_as_applied(case: &HostContext<'_>, turn: &StepInstance<'_>) -> bool {
+    let ExpansionState::Resource(resource) = &turn.expanded.state else { return false };
+    let digest = || digest_desired(resource.as_ref(), case.ground.secrets, case.seen.key.as_deref());
+    let record = case.find_record(&turn.expanded.id).and_then(|record| record.get("digest")?.as_str());
+    record.is_some_and(|recorded| recorded == digest())
+}
+
+/// Evaluates a verification that a plan leaves for later with what was observed. `None` without an answer.
+pub fn assess_waiting_verification(case: &HostContext<'_>, verify: &VerifyPlan) -> Option<VerifyPlan> {
+    if verify.verdict != StepVerdict::Pending || case.seen.missing.is_some() {
+        return None;
+    }
+    let instance = case.instances().iter().find(|instance| instance.recipe.name == verify.recipe)?;
+    let declared = instance.recipe.verify.iter().find(|declared| declared.name == verify.name)?;
+    let (verdict, reason) = assess_verification(case, instance, declared);
+    let check = build_check_run(case, instance, declared, verdict);
+    (verdict != StepVerdict::Pending).then(|| VerifyPlan { verdict, reason: reason.into(), check, ..verify.clone() })
 }
 
 /// Evaluates one `verify` entry against the observed state.

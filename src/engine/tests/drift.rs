@@ -5,8 +5,10 @@ use crate::drift::{
     AttributionCertainty, ChangeSource, DriftCause, DriftFinding, DriftReport, FindingAspect, FindingNovelty,
     FindingSeverity,
 };
+use crate::engine::{RunReport, VerifyResult};
 use crate::model::ExitCode;
 use crate::resource::ChangedObject;
+use std::collections::BTreeMap;
 
 const BASE: &str = "steps:
   - name: page
@@ -85,7 +87,11 @@ fn missing_file_is_a_single_finding() {
     stage.run_once();
     std::fs::remove_file(stage.host_root("n1").join("page")).unwrap();
     let drift = stage.detect_drift();
-    assert_eq!(list_findings(&drift), [expected_finding("page", "exists", DriftCause::MachineChanged)]);
+    let expected = [
+        expected_finding("page", "exists", DriftCause::MachineChanged),
+        expected_finding("readable", "", DriftCause::MachineChanged),
+    ];
+    assert_eq!(list_findings(&drift), expected);
     assert!(drift.findings[0].observed.is_none() && has_path_of(&drift.findings[0], &stage, "page"));
 }
 
@@ -332,15 +338,49 @@ fn ignored_findings_are_counted_until_the_rule_expires() {
     assert_eq!(ignore("step: base", "1969-12-31"), ("other page".to_owned(), vec![(0, true)]));
 }
 
-/// An ignored difference does not hide a verification of its recipe; any other difference makes it wait.
+/// A change of the host hides no other one. A verification waits only if the declaration differs from what was applied:
+/// then it is about the state after the next apply.
+#[test]
+fn verification_is_evaluated_unless_its_recipe_changed() {
+    let stage = drift_project();
+    let list = |drift: &DriftReport| {
+        let steps =
+            drift.findings.iter().map(|found| (found.step.raw().to_owned(), found.severity)).collect::<Vec<_>>();
+        (steps, drift.count_findings().follow)
+    };
+    let (medium, high) = (FindingSeverity::Medium, FindingSeverity::High);
+    let never_applied = (vec![("page".to_owned(), medium), ("other".to_owned(), medium)], 1);
+    assert_eq!(list(&stage.detect_drift()), never_applied, "nothing was applied");
+    stage.run_once();
+    stage.write_host_file("n1", "other", "y");
+    let low = list(&stage.detect_drift());
+    assert_eq!(low, (vec![("other".to_owned(), medium); 2], 0), "the page is readable");
+    std::fs::remove_file(stage.host_root("n1").join("page")).unwrap();
+    let (found, follow) = list(&stage.detect_drift());
+    assert_eq!((&found[found.len() - 1], follow), (&("readable".to_owned(), high), 0), "{found:?}");
+    let results = list_verify_results(&stage.verify_hosts());
+    assert!(matches!(results["readable"], VerifyResult::Failed { .. }), "{results:?}");
+    stage.write_recipe("base", &BASE.replace("one", "three"));
+    let (found, follow) = list(&stage.detect_drift());
+    assert!(found.iter().all(|(step, _)| step != "readable") && follow == 1, "{found:?}");
+    let results = list_verify_results(&stage.verify_hosts());
+    assert!(matches!(results["readable"], VerifyResult::Skipped { .. }), "{results:?}");
+}
+
+fn list_verify_results(report: &RunReport) -> BTreeMap<String, VerifyResult> {
+    report.hosts[0].verify.iter().map(|one| (one.name.clone(), one.result.clone())).collect()
+}
+
+/// An ignored difference does not hide a verification of its recipe, even if the recipe changed; any other difference
+/// makes it wait then.
 #[test]
 fn verification_behind_an_ignored_finding_is_evaluated() {
     let stage = drift_project();
     stage.run_once();
-    stage.write_host_file("n1", "other", "y");
     std::fs::remove_file(stage.host_root("n1").join("page")).unwrap();
+    stage.write_recipe("base", &BASE.replace("one", "three").replace("'x'", "'z'"));
     let drift = stage.detect_drift();
-    assert_eq!((drift.count_findings().findings, drift.count_findings().follow), (3, 1), "{drift:#?}");
+    assert_eq!((drift.count_findings().findings, drift.count_findings().follow), (2, 1), "{drift:#?}");
     stage.replace_drift("drift: { unconfined: true, ignore: [{ step: base/other, why: testing, until: 1999-12-31 }] }");
     let drift = stage.detect_drift();
     assert_eq!((drift.findings[0].step.raw(), drift.count_findings().follow), ("page", 1), "{drift:#?}");

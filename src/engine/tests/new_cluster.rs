@@ -1,8 +1,6 @@
 //! A cluster that the run itself creates: the plan before it exists, and the result if it is not created.
 
-use super::super::{
-    DoctorSeverity, Event, NodeDrainEvent, Recording, VerifyResult, doctor, observe_hosts, plan, verify,
-};
+use super::super::{DoctorSeverity, Event, NodeDrainEvent, Recording, VerifyResult, doctor, observe_hosts, plan};
 use super::nodes::fake_cluster::FakeClusterApi;
 use super::simulated_project::{SimulatedProject, SimulatedRun};
 use super::window::DRIVER_ALONE;
@@ -128,16 +126,7 @@ fn drift_and_verify_say_that_the_cluster_could_not_be_seen() {
     assert!(why.why.raw().starts_with("the cluster does not exist yet: kubeconfig `"), "{why:?}");
     let hint = "run `forge apply`: `maker/begin` on n1 creates it";
     assert_eq!(why.hint.as_ref().map(|hint| hint.raw()), Some(hint));
-    let project = stage.load_project();
-    let hosts: Vec<HostName> = stage.hosts.iter().map(HostName::new).collect();
-    let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
-    let options = stage.run_options();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let report = runtime.block_on(async {
-        let observed = observe_hosts(&project, &hosts, &options, &events).await;
-        let plan = plan(&project, &observed, &options);
-        verify(&project, &plan, &observed, &options, &events)
-    });
+    let report = stage.verify_hosts();
     let cluster = report.hosts.iter().find(|host| host.host.is_cluster()).unwrap();
     assert_eq!(cluster.verify.len(), 2);
     for one in &cluster.verify {

@@ -3,7 +3,7 @@
 use super::super::simulated_host::SimulatedConnector;
 use super::super::{
     CancelSignal, Event, HostConnector, RunOptions, RunReport, StepResult, apply, attribute_changes, detect_drift,
-    observe_for_change, observe_for_drift, plan,
+    observe_for_change, observe_for_drift, observe_hosts, plan, verify,
 };
 use crate::artifact::{ArtifactCache, ArtifactFetcher};
 use crate::config::{self, LoadOptions, Project, StepFilter};
@@ -253,6 +253,20 @@ impl SimulatedProject {
                 attribute_changes(&project, &observed, &mut drift, &options).await;
             }
             drift
+        })
+    }
+
+    /// Evaluates every step and every `verify` of all hosts.
+    pub fn verify_hosts(&self) -> RunReport {
+        let project = self.load_project();
+        let hosts: Vec<HostName> = self.hosts.iter().map(HostName::new).collect();
+        let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+        let options = self.run_options();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let observed = observe_hosts(&project, &hosts, &options, &events).await;
+            let plan = plan(&project, &observed, &options);
+            verify(&project, &plan, &observed, &options, &events)
         })
     }
 
