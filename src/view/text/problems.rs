@@ -161,26 +161,35 @@ fn describe_left_change(left: &NotUndoneChange) -> (ProblemKind, String) {
     (ProblemKind::NotUndone, format!("{}\n    {why}", paint(HEAD, escape::escape_line(&step))))
 }
 
-/// Lists skipped steps together, with the first reason: they follow from the problems listed above.
-fn skipped_steps(host: &HostReport) -> Option<(ProblemKind, String)> {
-    summarize_skipped(host.steps.iter().filter_map(|step| match &step.result {
+/// Lists skipped steps together by reason: they follow from the problems listed above.
+fn skipped_steps(host: &HostReport) -> Vec<(ProblemKind, String)> {
+    group_skipped(host.steps.iter().filter_map(|step| match &step.result {
         StepResult::Skipped { reason } => Some((step.id.to_string(), reason)),
         _ => None,
     }))
 }
 
-fn skipped_verifications(host: &HostReport) -> Option<(ProblemKind, String)> {
-    summarize_skipped(host.verify.iter().filter_map(|verify| match &verify.result {
+fn skipped_verifications(host: &HostReport) -> Vec<(ProblemKind, String)> {
+    group_skipped(host.verify.iter().filter_map(|verify| match &verify.result {
         VerifyResult::Skipped { reason } => Some((format!("{}: {}", verify.recipe, verify.name), reason)),
         _ => None,
     }))
 }
 
-fn summarize_skipped<'r>(all: impl Iterator<Item = (String, &'r UntrustedText)>) -> Option<(ProblemKind, String)> {
-    let (names, reasons): (Vec<String>, Vec<&UntrustedText>) = all.unzip();
-    let why = escape_reason(reasons.first()?);
-    let names = escape::escape_line(&formatting::list_names(&names)).into_owned();
-    Some((ProblemKind::Skipped, format!("{}\n    {why}", paint(HEAD, names))))
+/// Groups names by reason, in the order of their first names.
+fn group_skipped<'r>(all: impl Iterator<Item = (String, &'r UntrustedText)>) -> Vec<(ProblemKind, String)> {
+    let mut groups: Vec<(&UntrustedText, Vec<String>)> = Vec::new();
+    for (name, reason) in all {
+        match groups.iter_mut().find(|(of, _)| *of == reason) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((reason, vec![name])),
+        }
+    }
+    let describe = |(reason, names): (&UntrustedText, Vec<String>)| {
+        let names = escape::escape_line(&formatting::list_names(&names)).into_owned();
+        (ProblemKind::Skipped, format!("{}\n    {}", paint(HEAD, names), escape_reason(reason)))
+    };
+    groups.into_iter().map(describe).collect()
 }
 
 fn step_problem(step: &StepReport) -> Option<(ProblemKind, String)> {

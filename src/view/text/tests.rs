@@ -108,17 +108,23 @@ fn undeclared_resources_are_listed_with_a_removal_hint() {
     assert!(twice.contains("\n- file /etc/b (2 records)  web/b[1]  on x\n"), "{twice}");
 }
 
-/// The report names skipped steps once, and does not suggest `apply` if only blocked steps are left.
+/// The report names skipped steps once for each reason, and does not suggest `apply` if only blocked steps are left.
 #[test]
 fn skipped_steps_are_grouped() {
     use crate::engine::StepResult;
     let step = |name: &str, result| sample::step_report(name, result);
-    let skipped = |name: &str| step(name, StepResult::Skipped { reason: "needs `base/a`".into() });
+    let skipped_for = |name: &str, why: &str| step(name, StepResult::Skipped { reason: why.into() });
+    let skipped = |name: &str| skipped_for(name, "needs `base/a`");
     let blocked = StepResult::Blocked { class: crate::model::BlockClass::Rule, reason: "no".into() };
-    let mut host = sample::host_report("x", vec![step("a", blocked), skipped("b"), skipped("c")], vec![]);
+    let mut host = sample::host_report(
+        "x",
+        vec![step("a", blocked), skipped("b"), skipped_for("d", "needs `base/x`"), skipped("c")],
+        vec![],
+    );
     host.outcome = HostOutcome::Blocked;
     let shown = render_report(&sample::report("apply", vec![host]));
     assert!(shown.contains("\n. base/b and base/c\n    needs `base/a`\n    on x\n"), "{shown}");
+    assert!(shown.contains("\n. base/d\n    needs `base/x`\n    on x\n"), "{shown}");
     assert!(shown.ends_with("next: forge plan inventory.yaml --on gpu\n"), "{shown}");
 }
 
