@@ -1,9 +1,9 @@
-//! The scripts of the recipes `nic-firmware`, `mig`, `mlnx-ofed`, `gdrcopy` and `gds`, run over a file tree that replaces a host's `/sys`, with programs
+//! The scripts of the recipes `nic-firmware`, `mig`, `mlnx-ofed`, `gdrcopy`, `gds`, `nvidia-driver` and `host-tuning`, run over a file tree that replaces a host's `/sys`, with programs
 //! in place of the vendor's tools. Their output has the form of published recordings: `mstflint q` from the tests of
 //! openstack/ironic-python-agent and the source of Mellanox/mstflint (`FW Version(Running)` appears until the reset),
 //! `mstconfig query` from NVIDIA's documentation of mstconfig, `nvidia-smi -L` from an A100 with seven instances.
 
-use super::recipes::{rendered, rendered_check};
+use super::recipes::{rendered, rendered_check, rendered_effect};
 use super::script_host::ScriptHost;
 use serde_json::{Value, json};
 
@@ -281,4 +281,57 @@ fn direct_path_to_storage_is_read_from_gdscheck() {
     let failed = said.replace(" Platform verification succeeded\n", "");
     let why = "the verification of the platform did not succeed\n".to_owned();
     assert_eq!(check_direct_path(&[], &failed), (1, why));
+}
+
+/// kmod prints the name of a module from its list, also if the file is gone, and then cannot read its version.
+const DRIVER_MODINFO: &str = r#"file=ROOT/modules/$3.ko
+case $2 in
+filename) grep -qx "$3" ROOT/list || { echo "modinfo: ERROR: Module $3 not found." >&2; exit 1; }; echo "/lib/$3.ko" ;;
+version) [ -e "$file" ] || { echo "modinfo: ERROR: could not get modinfo from '$3': No such file or directory" >&2; exit 1; }; cat "$file" ;;
+esac"#;
+
+#[test]
+fn every_module_of_the_driver_is_on_disk_with_its_version() {
+    let case = json!({ "host": "h100", "with": { "version": "560.35.03", "flavor": "open" },
+                       "beside": [{ "recipe": "nvidia-fabricmanager" }] });
+    let check = rendered_check("nvidia-driver", &case, "the driver's modules on disk are of that version");
+    let host = build_host(&[("modinfo", DRIVER_MODINFO)]);
+    host.write("list", "nvidia_uvm\nnvidia_modeset\n");
+    host.write("modules/nvidia_uvm.ko", "560.35.03\n");
+    host.write("modules/nvidia_modeset.ko", "560.35.03\n");
+    assert_eq!(run(&host, &check), (0, String::new()), "nvidia_drm is not built for this kernel");
+    let fails = |host: &ScriptHost, why: &str| {
+        assert_eq!(run(host, &check), (1, format!("a module of the driver: {why}\n")));
+    };
+    host.write("modules/nvidia_modeset.ko", "550.54.15\n");
+    fails(&host, "/lib/nvidia_modeset.ko is of version 550.54.15");
+    std::fs::remove_file(host.path().join("modules/nvidia_uvm.ko")).unwrap();
+    fails(&host, "/lib/nvidia_uvm.ko is missing; /lib/nvidia_modeset.ko is of version 550.54.15");
+    host.write("list", "");
+    fails(&host, "nvidia_uvm is missing");
+}
+
+/// A service keeps the limit with which it was started, whatever its drop-in says now.
+#[test]
+fn service_that_runs_with_another_limit_is_pending() {
+    let case = json!({ "host": "debian", "with": { "services": ["slurmd"] } });
+    let check = rendered_effect("host-tuning", &case, "service limits[slurmd]");
+    let host = ScriptHost::new(&["/proc/"]);
+    let main_pid = |pid: &str| {
+        let answer = format!(r#"[ "$*" = "show -p MainPID --value -- slurmd.service" ] || exit 2; echo {pid}"#);
+        host.add_program("systemctl", &answer);
+    };
+    main_pid("0");
+    assert_eq!(run(&host, &check), (0, String::new()), "it does not run");
+    main_pid("812");
+    assert_eq!(run(&host, &check).0, 2, "it has ended since");
+    let limits = |soft: &str| {
+        let line = format!("Max locked memory         {soft:<20} {soft:<20} bytes");
+        host.write("proc/812/limits", &format!("Limit                     Soft Limit\n{line}\nMax address space\n"));
+        line
+    };
+    let line = limits("65536");
+    assert_eq!(run(&host, &check), (1, format!("process 812 still has the limit of its start: {line}\n")));
+    limits("unlimited");
+    assert_eq!(run(&host, &check), (0, String::new()));
 }

@@ -791,6 +791,25 @@ pub fn rendered_check(recipe: &str, written: &Value, name: &str) -> String {
     }
 }
 
+/// Returns the script of the `effective` part of a step instance, as a case renders it.
+pub fn rendered_effect(recipe: &str, written: &Value, name: &str) -> String {
+    let loaded = load(recipe, written);
+    let (project, _) = loaded.as_ref().as_ref().unwrap();
+    let made = Given::of(written).made();
+    let seen = look(project, &made, false);
+    let observed = &seen.seen[0];
+    let instance = project.instances[&observed.host].iter().find(|own| own.recipe.name == recipe).unwrap();
+    let id = format!("{recipe}/{name}");
+    let turn = steps_of(&plan_of(project, &made, &seen)).find(|step| step.id.to_string() == id).unwrap().id.clone();
+    let step = instance.recipe.steps.iter().find(|step| *step.name == *turn.step).unwrap();
+    let known = ExpansionInputs { facts: FactSource::Known(&observed.facts), exports: &seen.exports };
+    let host = &project.hosts[&observed.host];
+    match config::StepExpander::new(project).evaluate_effective(host, instance, step, &turn, &known) {
+        ConditionOutcome::Check { script, .. } => script,
+        other => panic!("`{id}`: {other:?}"),
+    }
+}
+
 /// Returns the cases of a recipe's proof, merged over the common part `all`.
 pub fn cases(recipe: &str) -> Vec<Value> {
     let proof = yaml(&root().join(format!("{recipe}.yaml")));
