@@ -176,7 +176,10 @@ impl<'r> ArmedGuard<'r> {
     fn describe_loss(&self) -> TransportError {
         let time = format_guard_time(self.guard.seconds());
         let last = self.last.raw();
-        host_side_error(format!("no new session since the change, which the host takes back after {time}: {last}"))
+        host_side_error(format!(
+            "no new session since the change, also after the guard's {time} and {}: {last}",
+            format_guard_time(RETURN_LIMIT.as_secs())
+        ))
     }
 
     fn describe_restoration(&self, outcome: GuardOutcome) -> GuardRestoration {

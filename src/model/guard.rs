@@ -4,8 +4,10 @@
 pub const GUARD_DEFAULT_S: u64 = 300;
 
 /// Directories and files that decide who reaches a host and may act there.
-const ACCESS_PATHS: [&str; 21] = [
+const ACCESS_PATHS: [&str; 28] = [
     "/etc/ssh",
+    "/etc/default/ssh",
+    "/etc/sysconfig/sshd",
     "/etc/sudoers",
     "/etc/sudoers.d",
     "/etc/passwd",
@@ -26,6 +28,11 @@ const ACCESS_PATHS: [&str; 21] = [
     "/etc/network",
     "/etc/systemd/network",
     "/etc/NetworkManager",
+    "/etc/ufw",
+    "/etc/default/ufw",
+    "/etc/iptables",
+    "/etc/sysconfig/iptables",
+    "/etc/firewalld",
 ];
 
 /// Directories that sshd checks before it reads the keys of root. Paths below them do not count.
@@ -38,7 +45,7 @@ const SHELL_FILES: [&str; 4] = [".bashrc", ".zshenv", ".cshrc", ".tcshrc"];
 const FILTER_PATHS: &str = "/etc/nftables";
 
 /// Units through which forge reaches a host.
-const ACCESS_UNITS: [&str; 9] = [
+const ACCESS_UNITS: [&str; 13] = [
     "ssh.service",
     "ssh.socket",
     "sshd.service",
@@ -48,7 +55,15 @@ const ACCESS_UNITS: [&str; 9] = [
     "systemd-networkd.service",
     "nftables.service",
     "firewalld.service",
+    "ufw.service",
+    "netfilter-persistent.service",
+    "iptables.service",
+    "ip6tables.service",
 ];
+
+/// Units that replace the rules of `iptables`.
+const IPTABLES_UNITS: [&str; 4] =
+    ["ufw.service", "netfilter-persistent.service", "iptables.service", "ip6tables.service"];
 
 /// Units that replace the whole packet filter.
 const FILTER_UNITS: [&str; 2] = ["nftables.service", "firewalld.service"];
@@ -106,16 +121,18 @@ pub struct GuardedUnit {
     pub enabled: Option<bool>,
 }
 
-/// Tables of nftables that a guard restores.
+/// Tables of the packet filter that a guard restores.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum GuardedTables {
     /// None.
     #[default]
     None,
-    /// One table: `inet cluster`.
+    /// One table of nftables: `inet cluster`.
     Named(String),
-    /// Every table of the host.
+    /// Every table of nftables.
     All,
+    /// Every table of `iptables` and `ip6tables`: `nft` cannot load all of their rules.
+    Iptables,
 }
 
 impl GuardEffect {
@@ -126,14 +143,17 @@ impl GuardEffect {
 
     /// Returns the effect of a change of a unit.
     pub fn restore_unit(unit: GuardedUnit) -> Self {
-        let filters = unit.acts && FILTER_UNITS.contains(&unit.name.as_str());
-        let tables = if filters { GuardedTables::All } else { GuardedTables::None };
+        let tables = match unit.name.as_str() {
+            name if unit.acts && FILTER_UNITS.contains(&name) => GuardedTables::All,
+            name if unit.acts && IPTABLES_UNITS.contains(&name) => GuardedTables::Iptables,
+            _ => GuardedTables::None,
+        };
         Self { units: vec![unit], tables, ..Self::default() }
     }
 
     /// Reports whether the change can cut forge off from the host.
     pub fn concerns_access(&self) -> bool {
-        let unit = |unit: &GuardedUnit| unit.acts && ACCESS_UNITS.contains(&unit.name.as_str());
+        let unit = |unit: &GuardedUnit| unit.acts && is_access_unit(&unit.name);
         self.tables != GuardedTables::None
             || !self.only_admits && self.paths.iter().any(|path| is_access_path(path))
             || self.units.iter().any(unit)
@@ -143,6 +163,11 @@ impl GuardEffect {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// Reports whether forge reaches hosts through the unit: `ssh.service`.
+pub fn is_access_unit(name: &str) -> bool {
+    ACCESS_UNITS.contains(&name)
 }
 
 /// Reports whether a file below such a path can cut forge off from its host.
@@ -202,6 +227,9 @@ mod tests {
         {
             assert!(is_access_path(path), "{path}");
         }
+        for path in ["/etc/default/ssh", "/etc/ufw/ufw.conf", "/etc/iptables/rules.v4", "/etc/default/ufw"] {
+            assert!(is_access_path(path), "{path}");
+        }
         for path in ["/etc/security/limits.d/memlock.conf", "/etc/security/access.conf", "/etc/bashrc"] {
             assert!(is_access_path(path), "{path}");
         }
@@ -231,6 +259,8 @@ mod tests {
         assert!(!unit("nginx.service", true).concerns_access());
         assert_eq!(unit("nftables.service", true).tables, GuardedTables::All);
         assert_eq!(unit("nftables.service", false).tables, GuardedTables::None);
+        assert!(unit("ufw.service", true).concerns_access());
+        assert_eq!(unit("ufw.service", true).tables, GuardedTables::Iptables);
     }
 
     #[test]

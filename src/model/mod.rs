@@ -15,6 +15,7 @@ mod path_links;
 mod phase;
 mod record_identity;
 mod secret;
+mod secret_forms;
 mod secret_program;
 mod smtp_encryption;
 mod undo;
@@ -30,6 +31,7 @@ pub use duration::{DURATION_FORM, DURATION_PATTERN, parse_duration};
 pub use exit_code::ExitCode;
 pub use guard::{
     GUARD_DEFAULT_S, GuardEffect, GuardedTables, GuardedUnit, StepGuard, format_guard_time, is_access_path,
+    is_access_unit,
 };
 pub use hardware_board::{BOARDS, HardwareBoard};
 pub use hex::{push_hex, to_hex};

@@ -6,7 +6,9 @@ use super::model::HostWarning;
 use super::required_probes::find_restart_inputs;
 use super::{ObservedHost, OngoingWork};
 use crate::config::{ExpansionState, RecipeStep};
-use crate::model::{GUARD_DEFAULT_S, GuardEffect, StepGuard, StepId, StepScope, StepVerdict, is_access_path};
+use crate::model::{
+    GUARD_DEFAULT_S, GuardEffect, StepGuard, StepId, StepScope, StepVerdict, is_access_path, is_access_unit,
+};
 use crate::probe::{GuardState, GuardTrace};
 use crate::resource::{Assessment, GuardSupport};
 
@@ -18,7 +20,9 @@ pub fn find_guard_time(turn: &StepInstance<'_>, turns: &[StepInstance<'_>], judg
     let concerned = find_guard_effect(turn, turns, judgement).concerns_access();
     match turn.step.guard {
         StepGuard::After(seconds) => Some(seconds),
-        _ => find_input_guard(turn, turns).or(concerned.then_some(GUARD_DEFAULT_S)),
+        _ => find_input_guard(turn, turns)
+            .max(find_dependent_guard(turn, turns))
+            .or(concerned.then_some(GUARD_DEFAULT_S)),
     }
 }
 
@@ -36,6 +40,23 @@ pub fn list_guarded_dependents(turn: &StepInstance<'_>, turns: &[StepInstance<'_
             && find_restart_inputs(other, turns).iter().any(|input| input.expanded.id == turn.expanded.id)
     };
     turns.iter().filter(depends).map(|other| other.expanded.id.clone()).collect()
+}
+
+/// Returns the longest guard among the steps that put a change of `turn` into effect: it restores that change, too. A
+/// program reads any file: the environment file of sshd's unit, a drop-in of it.
+fn find_dependent_guard(turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> Option<u64> {
+    let depends = |other: &&StepInstance<'_>| {
+        find_restart_inputs(other, turns).iter().any(|input| input.expanded.id == turn.expanded.id)
+    };
+    let guard_time = |other: &StepInstance<'_>| match (other.step.guard, &other.expanded.state) {
+        (StepGuard::After(seconds), _) => Some(seconds),
+        (StepGuard::Derived, ExpansionState::Resource(resource)) => {
+            let names_access = |(_, name): &(_, String)| is_access_unit(name);
+            resource.exclusive_claims().iter().any(names_access).then_some(GUARD_DEFAULT_S)
+        }
+        _ => None,
+    };
+    turns.iter().filter(|other| may_guard(other.step)).filter(depends).filter_map(guard_time).max()
 }
 
 fn may_guard(step: &RecipeStep) -> bool {

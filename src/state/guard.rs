@@ -125,6 +125,7 @@ impl HostGuard {
             GuardedTables::None => script,
             GuardedTables::Named(table) => script.code("keep_table").word(table).code("\n"),
             GuardedTables::All => script.code("keep_all_tables\n"),
+            GuardedTables::Iptables => script.code("keep_iptables\n"),
         });
         script.code(START_TIMER)
     }
@@ -153,6 +154,7 @@ impl HostGuard {
             GuardedTables::None => script,
             GuardedTables::Named(table) => script.code("put_table").word(table).code("\n"),
             GuardedTables::All => script.code("put_all_tables\n"),
+            GuardedTables::Iptables => script.code("put_iptables\n"),
         });
         let again =
             self.steps.iter().filter(|(_, step)| step.effect.reruns).fold(tables, |script, (_, step)| {
@@ -240,6 +242,16 @@ keep_all_tables() {
   command -v nft >/dev/null || return 0
   nft list tables >"$d/list" || fail "cannot list the tables"
   while read -r word table; do keep_table "$table"; done <"$d/list"
+}
+keep_iptables() {
+  for tool in iptables ip6tables; do
+    command -v "$tool-save" >/dev/null || continue
+    "$tool-save" >"$d/$tool" || fail "cannot save the rules of $tool"
+    # Without a rule yet, the table may be missing in that text.
+    grep -qx '[*]filter' -- "$d/$tool" ||
+      printf '*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n' >>"$d/$tool" ||
+      fail "cannot write to $d"
+  done
 }
 "#;
 
@@ -362,6 +374,11 @@ put_all_tables() {
     grep -qxF "$table" -- "$d/tables" || drop_table "$table"
   done
   while IFS= read -r name; do put_table "$name"; done <"$d/tables"
+}
+put_iptables() {
+  for tool in iptables ip6tables; do
+    [ ! -e "$d/$tool" ] || "$tool-restore" <"$d/$tool"
+  done
 }
 "#;
 

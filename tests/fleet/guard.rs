@@ -126,6 +126,67 @@ fn sshd_that_admits_nobody_is_taken_back() {
     assert_eq!(matching.code, 0, "{matching}");
 }
 
+/// What a guarded service reads is restored with it, whatever its path. `INPUT` is the step before.
+const INPUTS: &str = r#"
+recipe: inputs
+summary: A service and a file that it reads
+steps:
+  - name: input
+    INPUT
+  - name: service
+    guard: 15s
+    restart_on: [input]
+    service: { name: SERVICE, state: running, enabled: true }
+"#;
+
+/// Applies a change that cuts forge off, and expects the host as it was, also after its next boot.
+fn expect_taken_back(node: &Node, project: &Project) {
+    let files = "sha256sum /etc/default/ssh /srv/rules.nft /etc/nftables.conf";
+    let files = format!("{{ {files}; }} 2>&1 || :");
+    let (before, files_before) = (state(node), node.must(&files));
+    let applied = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert_eq!(applied.code, 3, "{applied}");
+    assert!(applied.stdout.contains("guard restored the state before: no new session within 15s"), "{applied}");
+    assert!(applied.stdout.contains("the guard of `inputs/service` restored the state before"), "{applied}");
+    assert!(log_in(node).ok(), "{applied}");
+    await_timers_gone(node);
+    assert_eq!((state(node), node.must(&files)), (before, files_before), "{applied}");
+}
+
+#[test]
+fn inputs_of_a_guarded_service_are_taken_back() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let recipe = |input: &str, service: &str| INPUTS.replace("INPUT", input).replace("SERVICE", service);
+    node.must("mkdir -p /etc/systemd/system/ssh.service.d");
+    let drop_in = "[Service]\\nExecStart=\\nExecStart=/usr/sbin/sshd -D -p2222\\n";
+    for input in [
+        r#"file: { path: /etc/default/ssh, content: "SSHD_OPTS=-p2222\n" }"#.to_owned(),
+        format!("unit: {{ name: ssh, drop_in: {{ name: port, content: \"{drop_in}\" }} }}"),
+    ] {
+        let project = Project::new(&nodes).recipe("inputs", &recipe(&input, "ssh"));
+        let project = project.inventory("apply: [{ recipe: inputs, on: all }]\n");
+        let planned = project.forge(["plan", "inventory.yaml"]);
+        assert_eq!(planned.stdout.matches("guard: 15s").count(), 2, "{planned}");
+        expect_taken_back(node, &project);
+    }
+    // A file that the rules of the packet filter include: the next boot loads it.
+    let rules = |verdict: &str| {
+        let rules = format!(
+            "table inet site {{ chain input {{ type filter hook input priority 0; tcp dport 22 {verdict} }} }}"
+        );
+        recipe(&format!("file: {{ path: /srv/rules.nft, content: \"{rules}\\n\" }}"), "nftables")
+    };
+    node.must("printf 'flush ruleset\\ninclude \"/srv/rules.nft\"\\n' >/etc/nftables.conf");
+    let project = Project::new(&nodes).recipe("inputs", &rules("accept"));
+    let project = project.inventory("apply: [{ recipe: inputs, on: all }]\n");
+    let good = project.forge(["apply", "inventory.yaml", "--yes"]);
+    assert_eq!(good.code, 0, "{good}");
+    let project = project.recipe("inputs", &rules("drop"));
+    expect_taken_back(node, &project);
+    assert!(node.must("cat /srv/rules.nft").contains("accept"));
+}
+
 /// The file holds forge's own key; its only login is with that key.
 #[test]
 fn keys_without_that_of_forge_are_taken_back() {

@@ -30,7 +30,16 @@ impl TestHost {
         let text = text.replace("/run/systemd/system", "/nowhere").replace("/run/forge", &self.path("run"));
         let text =
             text.replace("/run/lock/forge.act", "/nowhere").replace("has_systemctl() {", "has_systemctl() { return 1;");
-        Command::new("sh").arg("-c").arg(text).output().unwrap()
+        let text = text.replace("PATH=/usr/local/sbin:", &format!("PATH={}:/usr/local/sbin:", self.path("bin")));
+        let path = format!("{}:{}", self.path("bin"), std::env::var("PATH").unwrap());
+        Command::new("sh").arg("-c").arg(text).env("PATH", path).output().unwrap()
+    }
+
+    fn add_program(&self, name: &str, body: &str) {
+        std::fs::create_dir_all(self.path("bin")).unwrap();
+        let path = self.path(&format!("bin/{name}"));
+        std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
 
     fn arm(&self, guard: &HostGuard) {
@@ -64,6 +73,27 @@ impl TestHost {
         };
         HostGuard::new("lab", "r1", number, seconds, vec![(id(&step), step_guard)])
     }
+}
+
+/// A program that sets up the filter by `iptables` leaves rules that `nft` cannot load.
+#[test]
+fn rules_of_iptables_are_taken_back() {
+    let host = TestHost::new();
+    host.add_program("iptables-save", &format!("cat {}", host.path("rules4")));
+    host.add_program("ip6tables-save", ":");
+    host.add_program("iptables-restore", &format!("cat >{}", host.path("rules4")));
+    host.add_program("ip6tables-restore", &format!("cat >{}", host.path("rules6")));
+    let open = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT\nCOMMIT\n";
+    std::fs::write(host.path("rules4"), open).unwrap();
+    let effect = GuardEffect { tables: GuardedTables::Iptables, ..GuardEffect::default() };
+    let step = GuardedStep { effect, ..GuardedStep::default() };
+    let guard = HostGuard::new("lab", "r1", 0, 1, vec![(StepId::new("base", "ufw"), step)]);
+    host.arm(&guard);
+    std::fs::write(host.path("rules4"), "*filter\n:INPUT DROP [0:0]\nCOMMIT\n").unwrap();
+    host.await_restored(&guard);
+    assert_eq!(host.read("rules4").as_deref(), Some(open));
+    let none = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n";
+    assert_eq!(host.read("rules6").as_deref(), Some(none), "there was no rule, so its policy is restored");
 }
 
 #[test]
