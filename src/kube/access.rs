@@ -4,7 +4,7 @@ use super::KubeError;
 use crate::object::ClusterAbsence;
 use crate::object::ClusterAccess;
 use ::kube::Config;
-use ::kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig};
+use ::kube::config::{AuthInfo, Cluster, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use std::time::Duration;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ impl ClusterAccess {
     /// The context does not exist, its login runs a program without trust, or it disables the check of the server's
     /// certificate.
     pub async fn parse_config(&self, text: &str) -> Result<Config, KubeError> {
-        let mut file = Kubeconfig::from_yaml(text).map_err(|error| self.unusable_error(&error))?;
+        let mut file = Kubeconfig::from_yaml(text).map_err(|error| self.unparsed_error(&error))?;
         for exec in file.auth_infos.iter_mut().filter_map(|user| user.auth_info.as_mut()?.exec.as_mut()) {
             exec.drop_env.get_or_insert_default().extend(self.withheld.iter().cloned());
         }
@@ -53,6 +53,18 @@ impl ClusterAccess {
                 .hint("set `kubernetes.kubeconfig` to the right file; there is no fallback"),
             kind => KubeError::new(format!("kubeconfig `{}` cannot be read: {kind}", self.kubeconfig)),
         }
+    }
+
+    /// Names the place only: the parser quotes lines of the file, which holds tokens and keys.
+    fn unparsed_error(&self, error: &KubeconfigError) -> KubeError {
+        let KubeconfigError::Parse(error) = error else { return self.unusable_error(error) };
+        let place = error.location().map(|at| format!(" at line {}, column {}", at.line(), at.column()));
+        KubeError::new(format!(
+            "invalid kubeconfig `{}`: a mistake in its YAML, or a field of the wrong type{}",
+            self.kubeconfig,
+            place.unwrap_or_default()
+        ))
+        .hint("`kubectl config view --kubeconfig FILE` shows it without secrets once it is valid")
     }
 
     fn unusable_error(&self, error: &dyn std::error::Error) -> KubeError {
@@ -199,10 +211,22 @@ contexts:
         assert_eq!(load_context_error("torn").await.0, torn);
     }
 
+    /// The parser quotes the lines around a mistake.
     #[tokio::test]
-    async fn missing_kubeconfig_is_an_error() {
-        let kubeconfig = "/nonexistent".into();
-        let access = ClusterAccess {
+    async fn error_of_a_kubeconfig_quotes_nothing_of_it() {
+        for text in ["users:\n- name: a\n  user:\n    token: hunter2secret\n     oops: [\n", "users: hunter2secret\n"] {
+            let error = access_to("/k".into()).parse_config(text).await.unwrap_err();
+            let all = format!("{} {:?}", error.message, error.hint);
+            assert!(!all.contains("hunter2"), "{all}");
+            assert!(
+                all.starts_with("invalid kubeconfig `/k`: a mistake in its YAML, or a field of the wrong type"),
+                "{all}"
+            );
+        }
+    }
+
+    fn access_to(kubeconfig: camino::Utf8PathBuf) -> ClusterAccess {
+        ClusterAccess {
             kubeconfig,
             context: "plain".to_owned(),
             trusted: true,
@@ -210,8 +234,12 @@ contexts:
             withheld: Default::default(),
             namespace: DEFAULT_NAMESPACE.to_owned(),
             retry_s: 0,
-        };
-        let error = access.load_config().await.unwrap_err();
+        }
+    }
+
+    #[tokio::test]
+    async fn missing_kubeconfig_is_an_error() {
+        let error = access_to("/nonexistent".into()).load_config().await.unwrap_err();
         assert_eq!(error.message, "kubeconfig `/nonexistent` not found");
         let hint = "set `kubernetes.kubeconfig` to the right file; there is no fallback";
         assert_eq!(error.hint.as_deref(), Some(hint));

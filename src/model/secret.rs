@@ -1,5 +1,6 @@
 //! Secrets: values that are used but never shown.
 
+use super::secret_forms::list_secret_forms;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,6 +18,8 @@ pub struct SecretPlaceholder(pub String);
 #[derive(Clone, Default)]
 pub struct SecretStore {
     values: BTreeMap<String, SecretString>,
+    /// The texts that show a value, with its name, the longest first: of an escaped value nothing must remain.
+    forms: Vec<(SecretString, String)>,
     /// Names of placeholders that have no value, or not yet.
     reserved: BTreeSet<String>,
 }
@@ -45,7 +48,7 @@ impl SecretStore {
             name.push('\'');
         }
         let placeholder = build_placeholder(&name);
-        self.values.insert(name, value);
+        self.store_value(name, value);
         placeholder
     }
 
@@ -61,7 +64,14 @@ impl SecretStore {
     /// Stores the value of a reserved placeholder.
     pub fn fill(&mut self, placeholder: &SecretPlaceholder, value: SecretString) {
         let name = placeholder.0.strip_prefix(PLACEHOLDER_OPEN).and_then(|rest| rest.strip_suffix(PLACEHOLDER_CLOSE));
-        self.values.insert(name.unwrap_or(&placeholder.0).to_owned(), value);
+        self.store_value(name.unwrap_or(&placeholder.0).to_owned(), value);
+    }
+
+    fn store_value(&mut self, name: String, value: SecretString) {
+        self.forms.retain(|(_, of)| *of != name);
+        self.forms.extend(list_secret_forms(value.expose_secret()).into_iter().map(|form| (form, name.clone())));
+        self.forms.sort_by_key(|(form, _)| std::cmp::Reverse(form.expose_secret().len()));
+        self.values.insert(name, value);
     }
 
     /// Reports whether `text` contains a placeholder; such a body is secret as a whole.
@@ -112,13 +122,13 @@ impl SecretStore {
         self.values.is_empty()
     }
 
-    /// Returns `text` with every occurrence of a secret's value replaced by `(secret NAME)`: the last safeguard for the
-    /// output of hosts.
+    /// Returns `text` with every occurrence of a secret's value replaced by `(secret NAME)`, also of its escaped forms:
+    /// the last safeguard for the output of hosts, APIs and programs.
     pub fn scrub_secrets(&self, text: &str) -> String {
         let mut out = Self::mask_placeholders(text);
-        for (name, value) in &self.values {
-            if value.expose_secret().len() >= 4 {
-                out = out.replace(value.expose_secret(), &format!("(secret {name})"));
+        for (form, name) in &self.forms {
+            if out.contains(form.expose_secret()) {
+                out = out.replace(form.expose_secret(), &format!("(secret {name})"));
             }
         }
         out
