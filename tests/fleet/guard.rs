@@ -173,7 +173,7 @@ fn inputs_of_a_guarded_service_are_taken_back() {
     // A file that the rules of the packet filter include: the next boot loads it.
     let rules = |verdict: &str| {
         let rules = format!(
-            "table inet site {{ chain input {{ type filter hook input priority 0; tcp dport 22 {verdict} }} }}"
+            "table inet site {{ chain input {{ type filter hook input priority 0; tcp dport 22 {verdict}; }} }}"
         );
         recipe(&format!("file: {{ path: /srv/rules.nft, content: \"{rules}\\n\" }}"), "nftables")
     };
