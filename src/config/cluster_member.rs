@@ -37,8 +37,7 @@ fn step_to_part(step: &RecipeStep) -> ClusterPart<'_> {
 }
 
 fn rule_to_part(rule: &RecipeRule) -> ClusterPart<'_> {
-    let exprs = rule.when.iter().chain([&rule.require]);
-    let texts = exprs.map(|expr| (expr.source.as_str(), TemplateForm::Expression, expr.span)).collect();
+    let texts = super::template_list::list_rule_templates(rule).collect();
     ClusterPart { name: "a rule of the cluster".to_owned(), span: rule.span, texts }
 }
 

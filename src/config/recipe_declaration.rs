@@ -160,6 +160,8 @@ pub struct RecipeRule {
     pub require: SourceExpr,
     /// The message if the condition is false (`else`), without templates; empty if it could not be read.
     pub otherwise: String,
+    /// A template that shows the relevant values if the condition is false on a host, and its place.
+    pub shows: Option<(String, Span)>,
     /// Why a host that breaks the rule is blocked: the host's state, the declaration, or the hardware. `None` if the
     /// rule only warns.
     pub class: Option<BlockClass>,

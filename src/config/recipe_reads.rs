@@ -4,7 +4,7 @@ use super::expand::read_template_file;
 use super::instances::RecipeLibrary;
 use super::recipe_requirement::RecipeRequirement;
 use super::template::{ProgramCache, TemplateForm, TemplateRead, TemplateRoot};
-use super::template_list::{list_step_templates, list_verify_templates};
+use super::template_list::{list_rule_templates, list_step_templates, list_verify_templates};
 use super::{Project, Recipe, RecipeStep};
 use crate::diag::Span;
 use std::borrow::Cow;
@@ -76,8 +76,7 @@ fn find_exports(templates: &[LocatedTemplate<'_>], programs: &ProgramCache) -> V
 /// Returns the templates of a recipe: of its steps, rules and verification, without the template files of its steps.
 fn list_recipe_templates(recipe: &Recipe) -> Vec<LocatedTemplate<'_>> {
     let steps = recipe.steps.iter().flat_map(|step| list_step_templates(step));
-    let rules = recipe.rules.iter().flat_map(|rule| rule.when.iter().chain([&rule.require]));
-    let rules = rules.map(|expr| (expr.source.as_str(), TemplateForm::Expression, expr.span));
+    let rules = recipe.rules.iter().flat_map(list_rule_templates);
     let verify = recipe.verify.iter().flat_map(list_verify_templates);
     locate_templates(steps.chain(rules).chain(verify)).collect()
 }

@@ -80,6 +80,7 @@ impl TemplateChecker<'_> {
                 false => TemplateLocation::StackRule(recipe),
             };
             rule.when.iter().chain([&rule.require]).for_each(|expr| self.check_expr(expr, at, diags));
+            rule.shows.iter().for_each(|(text, span)| self.check_text(text, *span, at, diags));
         }
         for verify in &recipe.verify {
             self.check_verify(recipe, verify, diags);

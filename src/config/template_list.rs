@@ -1,7 +1,7 @@
-//! Lists the templates of steps and verifications.
+//! Lists the templates of steps, rules and verifications.
 
 use super::template::TemplateForm;
-use super::{RecipeStep, RecipeVerification, VerifyTarget, YamlData, YamlNode, scalar};
+use super::{RecipeRule, RecipeStep, RecipeVerification, VerifyTarget, YamlData, YamlNode, scalar};
 use crate::diag::Span;
 
 /// Returns every template of a step with its form and place.
@@ -17,6 +17,13 @@ pub(super) fn list_step_templates(step: &RecipeStep) -> Vec<(&str, TemplateForm,
         step.exports.values().filter_map(|export| Some((export.read.as_deref()?, TemplateForm::Template, export.span))),
     );
     texts
+}
+
+/// Returns every template of a rule with its form and place.
+pub(super) fn list_rule_templates(rule: &RecipeRule) -> impl Iterator<Item = (&str, TemplateForm, Span)> {
+    let exprs = rule.when.iter().chain([&rule.require]);
+    let exprs = exprs.map(|expr| (expr.source.as_str(), TemplateForm::Expression, expr.span));
+    exprs.chain(rule.shows.iter().map(|(text, span)| (text.as_str(), TemplateForm::Template, *span)))
 }
 
 /// Returns every template of a verification with its form and place.

@@ -305,7 +305,9 @@ impl HostDriftCollector<'_, '_> {
         let judged = match (&step.envelope, turn) {
             // A prediction of a plan is not an observation: assess the step by what was observed only.
             (Some(_), Some(turn)) => {
-                step_as_observed(step, &plan::assess_step(case, turn, turns, &StepPredictions::default()))
+                let ruling = plan::assess_step(case, turn, turns, &StepPredictions::default());
+                let check = plan::find_step_check(case, turn, &ruling);
+                step_as_observed(step, &ruling).map(|step| StepPlan { check, ..step })
             }
             (Some(_), None) => None,
             (None, _) => Some(step.clone()),
@@ -390,6 +392,7 @@ impl HostDriftCollector<'_, '_> {
             verdict: step.verdict,
             reason: step.reason.clone(),
             hint: step.hint.clone(),
+            check: step.check.clone(),
             disruption: if step.by_reboot { DisruptionClass::D3 } else { step.disruption },
             level: step.level,
             place: step.place.to_string(),
@@ -464,6 +467,7 @@ impl HostDriftCollector<'_, '_> {
         DriftFinding {
             verdict: verify.verdict,
             reason,
+            check: verify.check.clone().map(Box::new),
             level: verify.level,
             place: verify.place.to_string(),
             object: find_verified_object(case, verify),

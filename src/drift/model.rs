@@ -4,7 +4,7 @@ use super::finding_severity::FindingSeverity;
 use super::{ChangeSource, DriftCause, DriftNotification, KnownFinding, NotificationState};
 use crate::facts::outliers::OutlierReport;
 use crate::model::{DisruptionClass, ExitCode, HostName, StepVerdict, UntrustedText, VerifyLevel};
-use crate::plan::{HostReachability, HostWarning};
+use crate::plan::{CheckRun, HostReachability, HostWarning};
 use crate::resource::{ChangeMark, ChangedObject};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -132,6 +132,9 @@ pub struct DriftFinding {
     /// A unified diff of a body, without file headers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<UntrustedText>,
+    /// The check that reports the difference, if a script does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<Box<CheckRun>>,
     /// Whether values are withheld because they are secret.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub secret: bool,
@@ -427,6 +430,7 @@ impl DriftFinding {
             desired: None,
             observed: None,
             diff: None,
+            check: None,
             secret: false,
             last_applied: None,
             cause: DriftCause::Unknown,

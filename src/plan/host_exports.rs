@@ -4,7 +4,7 @@ use super::ObservedHost;
 use super::assessment::{StepPredictions, assess_step};
 use super::host_context::{HostContext, PlanContext, StepInstance};
 use super::required_probes::list_export_probes;
-use super::step_planner::assess_rules;
+use super::rule_assessment::assess_rules;
 use crate::config::{
     ExpansionInputs, ExpansionState, ExportedValue, ExportedValues, FactSource, MissingExport, RecipeInstance,
     RecipeStep, StepExport,

@@ -4,6 +4,7 @@
 
 mod assessment;
 mod canonical_json;
+mod check_run;
 mod cluster_makers;
 mod cluster_warnings;
 mod cross_host;
@@ -34,6 +35,7 @@ mod rehearsal;
 mod removal_record;
 mod required_probes;
 mod rollout;
+mod rule_assessment;
 mod rule_warnings;
 mod secret_claims;
 mod shared_list;
@@ -54,6 +56,7 @@ pub use assessment::{
     collect_settled_inputs, read_check_status,
 };
 pub use canonical_json::{digest_json, digest_text, to_canonical_json};
+pub use check_run::find_step_check;
 pub use cluster_makers::list_pending_makers;
 pub use cross_host_edges::{CrossHostEdges, CrossHostWait, StepTable, resolve_predecessor};
 pub use declared_digest::digest_desired;
@@ -91,10 +94,11 @@ pub use required_probes::{
 pub use rollout::{
     QuorumGroup, RolloutPlan, RolloutProgress, StartRefusal, WindowDecision as WindowTurn, WindowWaiters,
 };
+pub use rule_assessment::assess_rules;
 pub use shared_list::SharedList;
 pub use stale::{find_difference, list_stale_steps};
 pub use step_names::{describe_resource, step_title};
-pub use step_planner::{assess_rules, list_provisions};
+pub use step_planner::list_provisions;
 pub use step_scope::{choose_hosts, list_deferred_choices};
 pub use undeclared::list_kept_records;
 pub use undo_effect::derive_undo_effect;

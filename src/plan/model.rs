@@ -134,6 +134,9 @@ pub struct StepPlan {
     /// The attributes that differ, each with its value now and afterwards. Empty if none differs or none is known yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<AttributeChange>,
+    /// The check that reports the change, if a script does and the change is not only predicted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<Box<CheckRun>>,
     /// How much the change disturbs the host: the class that `--max-disruption` limits.
     pub disruption: DisruptionClass,
     /// Why `forge undo` cannot undo the change: a lowercase fragment. Absent if it can, and for changes that are only

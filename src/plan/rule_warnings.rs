@@ -2,7 +2,7 @@
 
 use super::HostWarning;
 use super::host_context::HostContext;
-use super::step_planner::format_rule_locations;
+use super::rule_assessment::{describe_broken_rule, format_rule_locations};
 use crate::config::{ConditionOutcome, RecipeInstance, RecipeRule};
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) fn collect_accepted_rules(case: &HostContext<'_>) -> Vec<HostWarning>
     let accepted = list_rules(case).filter_map(|(instance, rule)| {
         let reason = instance.find_accepted_reason(rule)?;
         let says = match case.ground.expander.evaluate_rule(case.host, instance, rule, &case.known_values()) {
-            ConditionOutcome::Fails { .. } => rule.otherwise.clone(),
+            ConditionOutcome::Fails { shown, .. } => describe_broken_rule(rule, shown.as_deref()),
             ConditionOutcome::Unknown { why, .. } => format!("a rule could not be evaluated: {why}"),
             _ => return None,
         };
@@ -43,7 +43,7 @@ fn assess_warning_rule(
     rule: &RecipeRule,
 ) -> Option<HostWarning> {
     let says = match case.ground.expander.evaluate_rule(case.host, instance, rule, &case.known_values()) {
-        ConditionOutcome::Fails { reads, .. } if !reads.is_empty() => rule.otherwise.clone(),
+        ConditionOutcome::Fails { reads, shown } if !reads.is_empty() => describe_broken_rule(rule, shown.as_deref()),
         ConditionOutcome::Unknown { why, .. } => format!("a warning rule could not be evaluated: {why}"),
         _ => return None,
     };

@@ -1,6 +1,7 @@
 //! One pass over the step instances of a host, in order, that carries the predicted effects of earlier ones.
 
 use super::assessment::{PackageListsAge, StepAssessment, StepPredictions, assess_step, unknown_assessment};
+use super::check_run::find_step_check;
 use super::cross_host::{CrossHostStatus, CrossHostView, PlannedStepStatus};
 use super::cross_host_edges::resolve_predecessor;
 use super::guard::{find_guard_time, find_unfinished_run};
@@ -8,12 +9,13 @@ use super::host_context::{HostContext, StepInstance};
 use super::missing_cluster::ClusterMaker;
 use super::model::{ChangeCertainty, PredictedEffects, StepPlan};
 use super::preconditions;
+use super::rule_assessment::assess_rules;
 use super::step_names::{describe_resource, step_title};
 use super::undo_effect::derive_undo_effect;
 use super::unmet_dependency::{DependencyShortfall, UnmetDependency};
 use super::verify::find_failed_verification;
 use super::window::{self, StepStage, WindowScope};
-use crate::config::{self, ConditionOutcome, ExpansionState, Project, RecipeInstance, RecipeRule, StepConflict};
+use crate::config::{self, ExpansionState, RecipeInstance, StepConflict};
 use crate::graph::{DependencyKind, GraphEdge, StepIndex};
 use crate::model::{
     BlockClass, DisruptionClass, HostName, SecretStore, StepId, StepPhase, StepScope, StepVerdict, Value,
@@ -171,14 +173,13 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         let leads_elsewhere = ruling.judgement.leads_elsewhere();
         let others = ruling.judgement.other_changed_items();
         let stopped_units = ruling.judgement.stopped_units();
-        let install = match &turn.expanded.state {
-            ExpansionState::Resource(resource) => resource.new_install(&self.case.seen.observation),
-            _ => None,
-        };
+        let resource = turn.expanded.state.as_resource();
+        let install = resource.and_then(|resource| resource.new_install(&self.case.seen.observation));
         let guard_s = find_guard_time(turn, self.turns, &ruling.judgement);
+        let check = find_step_check(self.case, turn, &ruling);
         let mut step = build_step_plan(self.outside.spans.steps.find_location(turn.index), turn, ruling, waits_for);
         (step.before, step.after) = bases;
-        step.guard_s = guard_s;
+        (step.guard_s, step.check) = (guard_s, check);
         step.held = self.window.held_reason(&step);
         if step.held.is_some() && self.window.hold.is_some() {
             self.on_hold.insert(format!("{}/{}", step.id.recipe, step.id.step));
@@ -470,41 +471,6 @@ pub fn list_provisions(turn: &StepInstance<'_>) -> Vec<ProvidedItem> {
     provided
 }
 
-/// Returns the judgement of all steps of a recipe here if one of its rules fails or could not be evaluated.
-pub fn assess_rules(case: &HostContext<'_>, instance: &Arc<RecipeInstance>) -> Option<Assessment> {
-    if instance.absent {
-        return None;
-    }
-    let judge = |rule| case.ground.expander.evaluate_rule(case.host, instance, rule, &case.known_values());
-    let mut open = None;
-    let strict = instance.recipe.rules.iter().filter(|rule| instance.find_accepted_reason(rule).is_none());
-    for (rule, class) in strict.filter_map(|rule| Some((rule, rule.class?))) {
-        match judge(rule) {
-            ConditionOutcome::Fails { .. } => {
-                let reason =
-                    format!("{} ({})", rule.otherwise, format_rule_locations(case.ground.project, instance, rule));
-                return Some(Assessment::blocked(class, reason, Value::Null));
-            }
-            // A rule about a cluster that does not exist yet is evaluated when it does.
-            ConditionOutcome::Unknown { .. } if case.seen.missing.is_some() => {}
-            ConditionOutcome::Unknown { why, .. } => {
-                let places = || format_rule_locations(case.ground.project, instance, rule);
-                open.get_or_insert_with(|| {
-                    unknown_assessment(&format!("a rule could not be evaluated: {why} ({})", places()))
-                });
-            }
-            ConditionOutcome::Holds { .. } | ConditionOutcome::NotApplicable | ConditionOutcome::Check { .. } => {}
-        }
-    }
-    open
-}
-
-/// Returns where a rule is declared, and where the inventory applies its recipe.
-pub fn format_rule_locations(project: &Project, instance: &RecipeInstance, rule: &RecipeRule) -> String {
-    let place = |span| project.sources.format_location(span);
-    format!("rule at {}, applied at {}", place(rule.require.span), place(instance.span))
-}
-
 /// Returns the path of a mount point that a step unmounts: it provides nothing then.
 fn list_former_path(turn: &StepInstance<'_>) -> Vec<ProvidedItem> {
     let ExpansionState::Resource(resource) = &turn.expanded.state else { return Vec::new() };
@@ -559,6 +525,7 @@ fn build_step_plan(
         reason: judgement.reason,
         hint: judgement.hint,
         changes: judgement.changes,
+        check: None,
         disruption: judgement.disruption,
         partly_reversible: irreversible.is_none() && lost.is_some(),
         irreversible: irreversible.or(lost).map(|why| SecretStore::mask_placeholders(&why).into()),

@@ -3,7 +3,7 @@
 use super::ObservedHost;
 use super::assessment::{StepPredictions, assess_step};
 use super::host_context::{ChosenHosts, HostContext, PlanContext, StepInstance};
-use super::step_planner::assess_rules;
+use super::rule_assessment::assess_rules;
 use crate::config::{ExpansionState, PendingInput, Project, RecipeInstance, RecipeStep};
 use crate::graph::StepIndex;
 use crate::model::{HostName, StepScope, StepVerdict};

@@ -1,6 +1,7 @@
 //! Evaluates the `verify` entries of a host's recipes against the observed state.
 
 use super::assessment::read_check_status;
+use super::check_run::read_check_run;
 use super::declared_digest::digest_desired;
 use super::host_context::{HostContext, StepInstance};
 use super::model::{CheckRun, HostPlan, StepPlan, VerifyPlan};
@@ -9,7 +10,7 @@ use crate::config::{
     ConditionOutcome, ExpansionInputs, ExpansionState, ExportedValues, FactSource, PendingInput, RecipeInstance,
     RecipeVerification, VerifyTarget,
 };
-use crate::model::{SecretStore, StepVerdict, UntrustedText, Value};
+use crate::model::{StepVerdict, Value};
 use crate::probe::{ObjectsQuery, Probe, ProbeReading};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -153,16 +154,7 @@ pub fn build_check_run(
         return None;
     }
     let judged = case.ground.expander.evaluate_verify(case.host, instance, verify, &case.known_values());
-    let probe = build_check_probe(&verify_probe_id(&instance.recipe.name, &verify.name), &judged, None)?;
-    let (Probe::Check(check), Ok(ProbeReading::Output(output))) = (&probe, case.seen.observation.get(&probe)) else {
-        return None;
-    };
-    let printed = [&output.stdout, &output.stderr].map(|text| text.raw().trim_end()).join("\n");
-    Some(CheckRun {
-        command: SecretStore::mask_placeholders(check.script.trim()).into(),
-        status: output.status,
-        output: UntrustedText::new(case.ground.secrets.scrub_secrets(printed.trim_matches('\n'))).last_lines(),
-    })
+    read_check_run(case, &build_check_probe(&verify_probe_id(&instance.recipe.name, &verify.name), &judged, None)?)
 }
 
 fn describe_failure(verify: &RecipeVerification, shown: Option<&str>) -> String {

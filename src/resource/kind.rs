@@ -113,6 +113,11 @@ pub trait DeclaredResource: std::fmt::Debug + Send + Sync {
         vec![(self.kind(), self.title())]
     }
 
+    /// Returns the read-only script that reports a difference, if one does: its output may say which.
+    fn failed_check(&self, _seen: &Observation) -> Option<Probe> {
+        None
+    }
+
     /// Returns a unit that it installs in targets in which the observed file of the unit does not install it, with these
     /// targets.
     fn new_install(&self, _seen: &Observation) -> Option<(String, Vec<String>)> {

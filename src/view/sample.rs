@@ -34,6 +34,7 @@ pub fn step(step: &str, kind: &str, title: &str, verdict: StepVerdict, reason: &
         reason: reason.into(),
         hint: None,
         changes: Vec::new(),
+        check: None,
         disruption: DisruptionClass::D0,
         scope: StepScope::Host,
         level: VerifyLevel::L0,

@@ -8,7 +8,7 @@ use crate::config::tree_render::{TreeRenderer, build_template_diag, find_pending
 use crate::config::{
     PendingInput, Project, RecipeRule, RecipeVerification, SourceExpr, VerifyTarget, YamlData, YamlNode, scalar,
 };
-use crate::diag::{Diag, DiagCode};
+use crate::diag::{Diag, DiagCode, Span};
 use crate::model::Value;
 use crate::probe::ObjectsQuery;
 use crate::script::{CheckTextFault, find_check_fault};
@@ -34,7 +34,7 @@ pub(super) fn evaluate_rule(
             None => build_failed_outcome(&renderer.diags),
         },
     };
-    (judged, renderer.diags)
+    (add_shown_values(project, &rule.shows, bindings, judged), renderer.diags)
 }
 
 /// Evaluates `when`, then `expect` or `check`.
@@ -65,7 +65,7 @@ pub(super) fn evaluate_verify(
     bindings: &TemplateBindings,
 ) -> ConditionOutcome {
     let judged = evaluate_condition(project, &verify.when, &verify.expect, &verify.check, bindings);
-    add_shown_values(project, verify, bindings, judged)
+    add_shown_values(project, &verify.shows, bindings, judged)
 }
 
 /// Returns the query for the objects that a verification reads.
@@ -128,17 +128,17 @@ pub(super) fn evaluate_found_objects(
         }
         _ => evaluate_expect(project, expr, &bindings, BTreeSet::new()),
     };
-    add_shown_values(project, verify, &bindings, judged)
+    add_shown_values(project, &verify.shows, &bindings, judged)
 }
 
-/// Adds the values that the author wants to show if the verification fails.
+/// Adds the values that the author wants to show if the condition is false.
 fn add_shown_values(
     project: &Project,
-    verify: &RecipeVerification,
+    shows: &Option<(String, Span)>,
     bindings: &TemplateBindings,
     judged: ConditionOutcome,
 ) -> ConditionOutcome {
-    let (ConditionOutcome::Fails { reads, shown: None }, Some((source, _))) = (&judged, &verify.shows) else {
+    let (ConditionOutcome::Fails { reads, shown: None }, Some((source, _))) = (&judged, shows) else {
         return judged;
     };
     let shown = match render_text(project, source, bindings) {

@@ -88,6 +88,16 @@ pub enum ExpansionState {
     Invalid(Vec<Diag>),
 }
 
+impl ExpansionState {
+    /// Returns the resource if every value of it is known.
+    pub fn as_resource(&self) -> Option<&dyn Resource> {
+        match self {
+            Self::Resource(resource) => Some(resource.as_ref()),
+            _ => None,
+        }
+    }
+}
+
 /// Why a step does nothing on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InapplicableReason {

@@ -121,9 +121,8 @@ impl<'p> StepExpander<'p> {
         rule: &RecipeRule,
         known: &ExpansionInputs<'_>,
     ) -> (ConditionOutcome, Vec<Diag>) {
-        let exprs =
-            || rule.when.iter().chain([&rule.require]).map(|expr| (expr.source.as_str(), TemplateForm::Expression));
-        let reads = self.infos.get_or_build_reads(rule, || template_reads::collect_reads(self.names.project, exprs()));
+        let texts = || template_list::list_rule_templates(rule).map(|(text, form, _)| (text, form));
+        let reads = self.infos.get_or_build_reads(rule, || template_reads::collect_reads(self.names.project, texts()));
         let bindings = self.names.build_bindings(host, instance, &reads, known);
         conditions::evaluate_rule(self.names.project, rule, &bindings)
     }

@@ -32,7 +32,7 @@ pub(super) const RECIPE_KEYS: [&str; 12] = [
 ];
 
 /// Keys of a rule.
-pub(super) const RULE_KEYS: [&str; 6] = ["when", "require", "else", "class", "scope", "accept"];
+pub(super) const RULE_KEYS: [&str; 7] = ["when", "require", "else", "shows", "class", "scope", "accept"];
 
 /// Reads the root of a recipe's file. Returns `None` if it has no valid name.
 pub(super) fn read_recipe(root: &YamlNode, path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Recipe> {
@@ -196,14 +196,15 @@ fn read_rule(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<RecipeRule> {
     {
         let diag =
             Diag::error(DiagCode::BadValue, "`else` is plain text and cannot contain a template").with_span(node.span);
-        cx.push_diag(diag.hint("write it without values: the message names the host"));
+        cx.push_diag(diag.hint("write it without values, and add the values that matter with `shows`"));
     }
     table.require_value("require", &mut cx.diags)?;
     let require = read_expr(&table, "require", cx)?;
+    let shows = verification::read_shows(&table, cx);
     let class = read_rule_class(&table, cx);
     let accept = table.get("accept").and_then(|node| yaml_table::expect_text(node, "accept", &mut cx.diags));
     let otherwise = otherwise.unwrap_or_default();
-    Some(RecipeRule { of_cluster, when, require, otherwise, class, accept, span: node.span })
+    Some(RecipeRule { of_cluster, when, require, otherwise, shows, class, accept, span: node.span })
 }
 
 /// The class of a rule that does not block.

@@ -93,6 +93,7 @@ fn build_rule(systems: &[SupportedSystem], span: Span) -> RecipeRule {
         when: None,
         require: SourceExpr { source: conditions.join(" or "), span },
         otherwise: format!("the recipe does not support this host's distribution; it supports {}", names.join(", ")),
+        shows: None,
         class: Some(BlockClass::Host),
         accept: None,
         span,

@@ -4,7 +4,7 @@ use super::expr::{check_identifier, read_expr};
 use crate::config::load_context::LoadContext;
 use crate::config::yaml_table::{self, YamlTable};
 use crate::config::{RecipeVerification, StepActivation, StepExport, VerifyTarget, YamlKey, YamlNode};
-use crate::diag::{Diag, DiagCode};
+use crate::diag::{Diag, DiagCode, Span};
 use crate::model::{StepScope, VerifyLevel};
 use indexmap::IndexMap;
 
@@ -28,8 +28,7 @@ pub(super) fn read_verify(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<R
     report_expect_or_check(&table, node, "an entry of `verify`", cx);
     report_scope_mismatch(&table, said, about.is_some(), cx);
     report_check_with_shows(&table, cx);
-    let shows =
-        table.get("shows").and_then(|node| Some((yaml_table::expect_text(node, "shows", &mut cx.diags)?, node.span)));
+    let shows = read_shows(&table, cx);
     let within_s = table.get_limit("within", &mut cx.diags);
     let of_cluster = said.unwrap_or(about.is_some());
     let name = table.require_value("name", &mut cx.diags)?;
@@ -111,6 +110,12 @@ fn report_expect_or_check(table: &YamlTable<'_>, node: &YamlNode, what: &str, cx
         ),
         _ => {}
     }
+}
+
+/// Reads the template of the values to show if a condition is false.
+pub(super) fn read_shows(table: &YamlTable<'_>, cx: &mut LoadContext<'_>) -> Option<(String, Span)> {
+    let node = table.get("shows")?;
+    Some((yaml_table::expect_text(node, "shows", &mut cx.diags)?, node.span))
 }
 
 /// Rejects values to show next to a command, whose output is shown already.

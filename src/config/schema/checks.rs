@@ -10,6 +10,7 @@ pub(super) fn rule_property(key: &str) -> Value {
         "when" => with_description("Expression: whether the rule applies.", text_schema()),
         "require" => with_description("Expression that must be true.", text_schema()),
         "else" => with_description("Message if it is false. Plain text.", text_schema()),
+        "shows" => with_description("Template that shows the relevant values if it is false on a host.", text_schema()),
         "class" => with_description(
             "Why a host that breaks the rule is blocked. `warning` does not block.",
             json!({ "enum": ["rule", "hardware", "host", "warning"] }),

@@ -117,6 +117,7 @@ fn finding(object: ChangedObject, aspect: ChangeAspect, observed: Option<&str>) 
         desired: None,
         observed: observed.map(UntrustedText::from),
         diff: None,
+        check: None,
         secret: false,
         last_applied: Some(LastApplied {
             value: None,

@@ -51,6 +51,7 @@ fn finding(value: &str, time: &str) -> DriftFinding {
         desired: Some("0644".into()),
         observed: Some(value.into()),
         diff: None,
+        check: None,
         secret: false,
         last_applied: None,
         culprit: None,

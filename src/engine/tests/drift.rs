@@ -280,6 +280,36 @@ steps:
     }
 }
 
+/// What the check printed names the file, the adapter or the package; a status does not.
+#[test]
+fn findings_have_the_output_of_the_failed_check() {
+    let recipe = "params:
+  token: { type: secret }
+steps:
+  - name: limits
+    command:
+      check: 'test ! -e @root/bad || { echo \"$TOKEN: @root/bad:1: memlock 64\" >&2; exit 1; }'
+      apply: 'true'
+      env: { TOKEN: '{{ params.token }}' }
+verify:
+  - { name: no other line, check: 'test ! -e @root/worse || { echo worse: line 7; exit 1; }' }
+";
+    let apply = "apply:\n  - { recipe: base, on: all, with: { token: { file: token } } }\n";
+    let stage = SimulatedProject::new(1, apply, &[("base", recipe)]);
+    stage.write_input_file("token", "hunter2");
+    let printed = || {
+        let drift = stage.detect_drift();
+        let output = |finding: &DriftFinding| finding.check.as_ref().map(|check| check.output.raw().to_owned());
+        drift.findings.iter().map(output).collect::<Vec<_>>()
+    };
+    assert_eq!(stage.run_once().exit_code(), 0);
+    stage.write_host_file("n1", "worse", "");
+    assert_eq!(printed(), [Some("worse: line 7".to_owned())]);
+    stage.write_host_file("n1", "bad", "");
+    let found = printed().remove(0).expect("the output of the step's check");
+    assert!(found.ends_with("/bad:1: memlock 64") && !found.contains("hunter2"), "{found}");
+}
+
 fn list_standings(drift: &DriftReport) -> Vec<(FindingNovelty, u32)> {
     drift.findings.iter().map(|finding| (finding.standing, finding.times)).collect()
 }

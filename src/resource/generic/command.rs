@@ -500,6 +500,14 @@ impl DeclaredResource for CommandResource {
         probes
     }
 
+    fn failed_check(&self, seen: &Observation) -> Option<Probe> {
+        let holds = |probe: &Probe| match probe {
+            Probe::Check(_) => output(seen, probe).is_ok_and(|output| output.status == 0),
+            path => path_state(seen, path).is_ok_and(|state| matches!(state, PathState::Present(_))),
+        };
+        self.probes().into_iter().find(|probe| !holds(probe)).filter(|probe| matches!(probe, Probe::Check(_)))
+    }
+
     fn time_limit_s(&self) -> Option<u64> {
         self.timeout
     }

@@ -137,6 +137,10 @@ fn describe_finding(finding: &DriftFinding, now: &str) -> String {
         lines.extend(all.iter().take(MAX_DIFF_LINES).map(|line| (*line).to_owned()));
         lines.extend((all.len() > MAX_DIFF_LINES).then(|| format!("({} more lines)", all.len() - MAX_DIFF_LINES)));
     }
+    if let Some(check) = finding.check.as_ref().filter(|check| !check.output.is_empty()) {
+        lines.push("the check printed:".to_owned());
+        lines.extend(escape::escape_block(check.output.raw()).map(|line| format!("| {line}")));
+    }
     let rows = finding_details::list_details(&[finding], now)
         .into_iter()
         .map(|(label, text)| format!("{label}: {}", escape::escape_line(&text)));

@@ -7,6 +7,7 @@ use super::{DriftReportInput, finding_details, fold_hosts};
 use crate::drift::{DriftCause, DriftFinding, FindingSeverity};
 use crate::facts::outliers::FactOutlier;
 use crate::model::{HostName, UntrustedText};
+use crate::view::markdown::format_check_output;
 use crate::view::markdown::page::{MarkdownPage, code_block, code_span, html_code, prose_span};
 use crate::view::text::drift::entry::{DriftEntry, group_entries};
 use crate::view::{format_count, format_duration, formatting, outlier_text};
@@ -160,6 +161,9 @@ fn render_finding_body(entry: &DriftEntry<'_>, now: &str) -> String {
         prose_span(&finding_details::explain_cause(&firsts), MAX_VALUE_CHARS)
     );
     firsts.iter().for_each(|finding| push_attribute(finding, &mut out));
+    if let Some(printed) = entry.check_output() {
+        out += &format_check_output(&printed);
+    }
     let all: Vec<&DriftFinding> = entry.iter_findings().collect();
     for (label, text) in finding_details::list_details(&all, now) {
         // Writing to a `String` cannot fail.

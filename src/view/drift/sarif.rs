@@ -181,6 +181,9 @@ fn property_bag(finding: &DriftFinding, now: &str) -> Value {
     if let finding_details::AttributeDifference::Diff { diff, .. } = finding_details::attribute_difference(finding) {
         bag.insert("diff".into(), diff.into());
     }
+    if let Some(check) = finding.check.as_ref().filter(|check| !check.output.is_empty()) {
+        bag.insert("checkOutput".into(), check.output.raw().into());
+    }
     bag.extend(
         finding_details::list_details(&[finding], now)
             .into_iter()

@@ -242,6 +242,11 @@ pub fn hostile_drift() -> DriftReport {
             *text = text.as_ref().map(|_| TEXT.into());
         }
         finding.diff = finding.diff.as_ref().map(|_| format!("-{TEXT}\n+{TEXT}\n").as_str().into());
+        finding.check = Some(Box::new(crate::plan::CheckRun {
+            command: TEXT.into(),
+            status: 1,
+            output: format!("{TEXT}\n{TEXT}").into(),
+        }));
         finding.hint = Some(TEXT.into());
         finding.place = format!("{TEXT}:1:1");
     }

@@ -7,6 +7,7 @@ mod rehearsal;
 
 pub use rehearsal::write_rehearsal;
 
+use super::text::check_output::CheckOutput;
 use super::text::host_values::FoldedStep;
 use super::text::item_fold;
 use super::text::{group, plan_sections, plan_summary, step, windows};
@@ -198,6 +199,9 @@ fn render_change_body(folded: &FoldedStep<'_>) -> String {
     let step = folded.group.step;
     let mut out =
         format!("{}: {}\n\n", code_span(&step.id.to_string(), NAME), prose_span(step.reason.raw(), MAX_VALUE_CHARS));
+    if let Some(printed) = folded.check_output() {
+        out += &format_check_output(&printed);
+    }
     step.changes.iter().for_each(|change| push_attribute(change, &mut out));
     if let Some(why) = &step.irreversible {
         // Writing to a `String` cannot fail.
@@ -225,6 +229,11 @@ fn render_change_body(folded: &FoldedStep<'_>) -> String {
         let _ = writeln!(out, "\n{}", code_block("text", &values.join("\n")));
     }
     out
+}
+
+/// Returns what a failed check printed.
+pub(super) fn format_check_output(printed: &CheckOutput<'_>) -> String {
+    format!("- {}\n\n{}", printed.head(|host| code_span(host, NAME)), code_block("text", printed.text))
 }
 
 fn push_attribute(change: &AttributeChange, out: &mut String) {

@@ -32,6 +32,7 @@ pub fn finding(on: &str, step: &str, cause: DriftCause, severity: FindingSeverit
         desired: None,
         observed: None,
         diff: None,
+        check: None,
         secret: false,
         last_applied: None,
         cause,

@@ -10,6 +10,8 @@ use std::hash::Hash;
 pub struct StepGroup<'a> {
     pub step: &'a StepPlan,
     pub hosts: Vec<&'a HostName>,
+    /// Whether its check printed something else on other hosts.
+    pub check_differs: bool,
 }
 
 /// Returns the groups of the steps selected by `keep`, in plan order.
@@ -22,10 +24,12 @@ pub fn group_steps<'a>(plan: &'a Plan, keep: impl Fn(&StepPlan) -> bool) -> Vec<
         let at = *known.entry(std::ptr::from_ref(step)).or_insert_with(|| {
             let entry = groups.entry(shown_fields(step));
             let at = entry.index();
-            entry.or_insert_with(|| StepGroup { step, hosts: Vec::new() });
+            entry.or_insert_with(|| StepGroup { step, hosts: Vec::new(), check_differs: false });
             at
         });
-        groups[at].hosts.push(host);
+        let group = &mut groups[at];
+        group.check_differs |= !std::ptr::eq(group.step, step) && group.step.check != step.check;
+        group.hosts.push(host);
     }
     let mut groups: Vec<StepGroup<'a>> = groups.into_values().collect();
     let order = merge_step_order(&plan.hosts);

@@ -4,6 +4,7 @@
 //! words is equal. The differing words are kept for each host: inserting them into the shown text gives the host's own
 //! text.
 
+use super::check_output::CheckOutput;
 use super::group::StepGroup;
 use crate::model::HostName;
 use crate::plan::StepPlan;
@@ -76,7 +77,10 @@ fn merge_bucket(bucket: Vec<StepGroup<'_>>) -> Vec<FoldedStep<'_>> {
     let mut groups = bucket.into_iter();
     let Some(mut group) = groups.next() else { return Vec::new() };
     let shown = group.hosts[0];
-    groups.for_each(|other| group.hosts.extend(other.hosts));
+    groups.for_each(|other| {
+        group.check_differs |= other.check_differs || group.step.check != other.step.check;
+        group.hosts.extend(other.hosts);
+    });
     vec![FoldedStep { group, shown, values, items: Vec::new() }]
 }
 
@@ -343,7 +347,13 @@ fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || "._-:/".contains(c)
 }
 
-impl FoldedStep<'_> {
+impl<'a> FoldedStep<'a> {
+    /// Returns what the check of the shown step printed, if it printed something.
+    pub fn check_output(&self) -> Option<CheckOutput<'a>> {
+        let text = self.group.step.check.as_ref().map(|check| check.output.raw()).filter(|text| !text.is_empty())?;
+        Some(CheckOutput { text, shown_for: self.group.check_differs.then_some(self.shown) })
+    }
+
     /// Returns `same for 1000 items but for their names: gpu[0001:1000]`; `None` for one item.
     pub fn describe_items(&self) -> Option<String> {
         let names = fold_names(self.items.iter().copied());

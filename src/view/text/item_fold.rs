@@ -37,11 +37,16 @@ impl<'a> ItemShape<'a> {
     /// Returns `None` for a step without `each`, and for one that differs between hosts.
     fn of_step(folded: &FoldedStep<'a>) -> Option<Self> {
         let step: &'a StepPlan = folded.group.step;
-        let key = step.id.key.as_deref().filter(|key| !key.is_empty() && folded.values.is_empty())?;
+        let key = step
+            .id
+            .key
+            .as_deref()
+            .filter(|key| !key.is_empty() && folded.values.is_empty() && !folded.group.check_differs)?;
         let general = |text: &str| Some(text.replace(key, NAME));
         let raw = |text: &crate::model::UntrustedText| general(text.raw());
         let mut texts = vec![raw(&step.title), raw(&step.reason), step.hint.as_deref().and_then(general)];
         texts.push(step.irreversible.as_ref().and_then(raw));
+        texts.push(step.check.as_ref().and_then(|check| raw(&check.output)));
         for change in &step.changes {
             texts.push(general(&change.attribute));
             texts.push(change.secret.then(String::new));

@@ -1,7 +1,7 @@
 //! The text writer for people: equal results are grouped, the worst come first.
 
 mod causes;
-mod check_output;
+pub(super) mod check_output;
 mod diff;
 mod doctor;
 pub(super) mod drift;

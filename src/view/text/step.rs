@@ -66,6 +66,7 @@ pub fn write_step(folded: &FoldedStep<'_>, verbose: bool, out: &mut dyn Write) -
     };
     writeln!(out, "{} {}", paint(style, symbol), format_step_head(step))?;
     write_reason(step, out)?;
+    folded.check_output().iter().try_for_each(|printed| printed.write_lines(out))?;
     step.changes
         .iter()
         .filter(|change| !is_redundant(step, change))

@@ -14,7 +14,10 @@ fn server_with_a_missing_gpu_is_blocked_and_others_finish() {
     let report = document(&project, "report.json");
     let outcome = |at: usize| report["report"]["hosts"][at]["outcome"].clone();
     assert_eq!((outcome(0), outcome(1)), (json!("blocked"), json!("changed")), "{out}");
-    assert!(out.stdout.contains("hardware: fewer GPUs are on the PCI bus than the inventory declares"), "{out}");
+    assert!(
+        out.stdout.contains("hardware: found 7, declared 8: fewer GPUs are on the PCI bus than the inventory declares"),
+        "{out}"
+    );
     assert!(!nodes[0].exists("/usr/bin/nvidia-smi") && nodes[1].exists("/usr/bin/nvidia-smi"));
     assert_eq!(nodes[0].boot_id(), boot);
 }

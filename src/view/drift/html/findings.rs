@@ -170,6 +170,10 @@ fn render_detail(entry: &DriftEntry<'_>, now: &str) -> String {
     let mut out =
         format!("<div class=\"v\"><p>{}</p>\n", html_prose(&finding_details::explain_cause(&firsts), MAX_VALUE_CHARS));
     firsts.iter().for_each(|finding| push_attribute(finding, &mut out));
+    if let Some(printed) = entry.check_output() {
+        out += &format!("<p>{}</p>\n", printed.head(|host| html_value(host, MAX_NAME_CHARS)));
+        push_lines(printed.text, |_| "span", &mut out);
+    }
     out += "<dl>";
     let all: Vec<&DriftFinding> = entry.iter_findings().collect();
     for (label, text) in finding_details::list_details(&all, now) {
@@ -194,14 +198,20 @@ fn push_attribute(finding: &DriftFinding, out: &mut String) {
 }
 
 fn push_diff(text: &str, out: &mut String) {
+    let element = |line: &str| match line.as_bytes().first() {
+        Some(b'+') => "ins",
+        Some(b'-') => "del",
+        _ => "span",
+    };
+    push_lines(text, element, out);
+}
+
+/// Writes the first lines of a text, each in the element that `element` returns for it.
+fn push_lines(text: &str, element: impl Fn(&str) -> &'static str, out: &mut String) {
     *out += "<pre>";
     let lines: Vec<&str> = text.trim_end_matches('\n').split('\n').collect();
-    for text in lines.iter().take(MAX_DIFF_LINES) {
-        let element = match text.as_bytes().first() {
-            Some(b'+') => "ins",
-            Some(b'-') => "del",
-            _ => "span",
-        };
+    for text in lines.iter().copied().take(MAX_DIFF_LINES) {
+        let element = element(text);
         let shown = html_truncated(&text.replace('\t', "    "), MAX_LINE_CHARS);
         // Writing to a `String` cannot fail.
         let _ = writeln!(out, "<{element}>{shown}</{element}>");

@@ -6,6 +6,7 @@ use crate::drift::{DriftCause, DriftFinding, FindingAspect, RepairAction};
 use crate::model::{DisruptionClass, HostName};
 use crate::view::drift::finding_details;
 use crate::view::style::{BAD, CHANGE, DIM, DISRUPT, HEAD, REMOVE, UNKNOWN, paint};
+use crate::view::text::check_output::CheckOutput;
 use crate::view::text::diff;
 use crate::view::text::shared_lines::format_hosts;
 use crate::view::{escape, format_count};
@@ -42,6 +43,11 @@ impl<'a> DriftEntry<'a> {
     /// Returns all findings.
     pub fn iter_findings(&self) -> impl Iterator<Item = &'a DriftFinding> {
         self.attributes.iter().flatten().copied()
+    }
+
+    /// Returns what the check that reports the difference printed, if there is one and it printed something.
+    pub fn check_output(&self) -> Option<CheckOutput<'a>> {
+        CheckOutput::from_runs(self.attributes[0].iter().map(|finding| (&finding.host, finding.check.as_deref())))
     }
 
     /// Returns the hosts, in order of first appearance.
@@ -92,6 +98,7 @@ pub fn write_entry(entry: &DriftEntry<'_>, verbose: bool, now: &str, out: &mut d
     let (style, symbol) = cause_symbol(first.cause);
     writeln!(out, "{} {}", paint(style, symbol), format_entry_head(first))?;
     writeln!(out, "    {}{}", describe_cause(entry), format_since(entry, now))?;
+    entry.check_output().iter().try_for_each(|printed| printed.write_lines(out))?;
     let mut hints = first.hint.iter().filter(|hint| !hint.is_empty());
     hints.try_for_each(|hint| writeln!(out, "    hint: {}", escape::escape_line(hint)))?;
     entry.action().iter().try_for_each(|action| {
