@@ -212,17 +212,17 @@ fn check_unreadable_cells(gpu: &Value) -> Option<GpuFault> {
 }
 
 /// Reasons for lower clocks that are no normal operation. A limit of its power (`sw_power_cap`) is.
-const SLOWDOWNS: [(&str, &str); 4] = [
-    ("hw_thermal_slowdown", "heat"),
-    ("sw_thermal_slowdown", "heat"),
-    ("hw_power_brake_slowdown", "the power brake of the server"),
-    ("hw_slowdown", "heat or power"),
+const SLOWDOWNS: [(&str, &str, RepairAction); 4] = [
+    ("hw_thermal_slowdown", "heat", RepairAction::Cool),
+    ("sw_thermal_slowdown", "heat", RepairAction::Cool),
+    ("hw_power_brake_slowdown", "the power brake of the server", RepairAction::Inspect),
+    ("hw_slowdown", "heat or power", RepairAction::Inspect),
 ];
 
 fn check_slow_clocks(gpu: &Value) -> Option<GpuFault> {
     let active = gpu.get("clock_events").and_then(Value::as_array)?;
-    let (name, cause) = SLOWDOWNS.iter().find(|(name, _)| active.iter().any(|event| event == name))?;
-    Some(("clocks", format!("its clocks are lowered by {cause} (`{name}`)"), RepairAction::Inspect))
+    let (name, cause, action) = SLOWDOWNS.iter().find(|(name, ..)| active.iter().any(|event| event == name))?;
+    Some(("clocks", format!("its clocks are lowered by {cause} (`{name}`)"), *action))
 }
 
 /// Checks the NVLinks of a GPU against those of its product, and against each other.
@@ -401,13 +401,19 @@ mod tests {
         let found = |events: Value| {
             let facts = Facts([("gpu_state".to_owned(), Ok(json!([{ "bdf": "b", "clock_events": events }])))].into());
             let faults = detect_faults(&facts, &CounterGrowth::new());
-            faults.into_iter().map(|fault| (fault.reason, fault.severity)).collect::<Vec<_>>()
+            faults.into_iter().map(|fault| (fault.reason, fault.severity, fault.action)).collect::<Vec<_>>()
         };
+        let slowed =
+            |by: &str, action| vec![(format!("its clocks are lowered by {by}"), FindingSeverity::Medium, action)];
         assert_eq!(found(json!(["gpu_idle"])), []);
         assert_eq!(found(json!(["sw_power_cap"])), [], "a limit that the GPU is to keep");
         assert_eq!(
             found(json!(["hw_slowdown", "hw_thermal_slowdown"])),
-            [("its clocks are lowered by heat (`hw_thermal_slowdown`)".to_owned(), FindingSeverity::Medium)]
+            slowed("heat (`hw_thermal_slowdown`)", RepairAction::Cool)
+        );
+        assert_eq!(
+            found(json!(["hw_slowdown", "hw_power_brake_slowdown"])),
+            slowed("the power brake of the server (`hw_power_brake_slowdown`)", RepairAction::Inspect)
         );
     }
 

@@ -269,6 +269,8 @@ pub struct LastApplied {
 pub enum RepairAction {
     /// Check the cable, the port, the switch.
     Inspect,
+    /// Check fans, airflow and the temperature of the room.
+    Cool,
     /// Reset the GPU when it is idle.
     Reset,
     /// Drain the host, and reset its GPUs.
@@ -286,6 +288,7 @@ impl RepairAction {
     pub fn name(self) -> &'static str {
         match self {
             Self::Inspect => "inspect",
+            Self::Cool => "cool",
             Self::Reset => "reset",
             Self::Drain => "drain",
             Self::Reboot => "reboot",
@@ -298,6 +301,7 @@ impl RepairAction {
     pub fn describe(self) -> &'static str {
         match self {
             Self::Inspect => "check slot, cable, switch and power",
+            Self::Cool => "check fans, airflow and inlet temperature of the host",
             Self::Reset => "drain the host and reset the GPU",
             Self::Drain => "drain the host, then reset its GPUs",
             Self::Reboot => "drain the host and reboot it",

@@ -125,8 +125,8 @@ fn each_fault_is_found_by_its_question_alone() {
         ("affinity", "topology/near", json!(["GPU0=mlx5_0"]), "GPU1 has none below its PCIe switch"),
         ("gpu-slots", "gpus/0/pcie/width", json!(8), "0000:1b:00.0 uses 8 of 16"),
         ("adapter-slots", "rdma/0/pcie/width", json!(8), "mlx5_0 (0000:18:00.0) uses 8 of 16"),
-        ("nvlinks", "nvlinks/0/missing", json!(2), "0000:1b:00.0 lacks 2 of 18"),
         ("nvswitch-fabric", "gpu_state/0/fabric/state", json!("In Progress"), "0000:1b:00.0: In Progress, Success"),
+        ("nvlinks", "nvlinks/0/missing", json!(2), "0000:1b:00.0 lacks 2 of 18"),
         ("clocks", "gpu_state/0/clock_events", json!(["sw_power_cap", "hw_slowdown"]), "0000:1b:00.0: hw_slowdown"),
         ("power-limit", "gpu_state/0/power/limit", json!(500.0), "0000:1b:00.0 is limited to 500.0 of 700.0 W"),
         (
@@ -210,13 +210,25 @@ fn host_without_gpus_and_job_is_asked_about_neither() {
 }
 
 #[test]
-fn recipes_of_the_questions_exist_and_a_repair_is_named() {
+fn recipes_of_the_questions_exist_and_change_something() {
     for question in SlowQuestions::load_builtin().unwrap().list_questions() {
         for recipe in &question.recipes {
-            let known = super::super::builtin_data::BUILTIN_RECIPES.iter().any(|(name, _)| name == recipe);
-            assert!(known, "{}: no recipe `{recipe}`", question.name);
+            let known = super::super::builtin_data::BUILTIN_RECIPES.iter().find(|(name, _)| name == recipe);
+            let (_, text) = known.unwrap_or_else(|| panic!("{}: no recipe `{recipe}`", question.name));
+            let mut kinds = crate::resource::all_kinds().iter().filter(|kind| kind.name != "wait_for");
+            let acts = kinds.any(|kind| text.contains(&format!("\n    {}:", kind.name))) || text.contains("\nuses:");
+            assert!(acts, "{}: recipe `{recipe}` only verifies", question.name);
         }
     }
+}
+
+/// A link that does not come up is a fault of the hardware: a declared recipe has nothing to change.
+#[test]
+fn missing_link_of_a_set_up_fabric_is_repaired_by_no_recipe() {
+    let questions = SlowQuestions::load_builtin().unwrap().list_questions();
+    let of = |name: &str| questions.iter().find(|question| question.name == name).expect("a question");
+    assert!(of("nvlinks").recipes.is_empty() && of("nvlinks").action.is_some());
+    assert_eq!(of("nvswitch-fabric").recipes, ["nvidia-fabricmanager"]);
 }
 
 #[test]

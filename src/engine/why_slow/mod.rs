@@ -80,13 +80,16 @@ pub struct SlowCause {
     pub hosts: Vec<HostName>,
     /// How to repair it.
     pub repair: CauseRepair,
+    /// What to check if the recipes of `repair` change nothing for it, such as hardware; absent if they repair it alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub otherwise: Option<String>,
 }
 
 /// How a cause is repaired.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CauseRepair {
-    /// These recipes are declared for hosts of the cause: their plan shows the differences.
+    /// These recipes are declared for hosts of the cause: their plan shows whether they would change something.
     Declared(Vec<String>),
     /// No recipe that repairs it is declared: one of these.
     Declare(Vec<String>),
@@ -210,11 +213,11 @@ fn build_cause(project: &Project, found: &AnsweredQuestion) -> SlowCause {
     };
     let is_declared = |recipe: &&String| applied().any(|instance| instance.recipe.name == **recipe);
     let declared: Vec<String> = question.recipes.iter().filter(is_declared).cloned().collect();
-    let repair = match (&question.action, declared.is_empty(), question.recipes.is_empty()) {
-        (Some(action), ..) => CauseRepair::Action(action.clone()),
-        (None, false, _) => CauseRepair::Declared(declared),
-        (None, true, false) => CauseRepair::Declare(question.recipes.clone()),
-        (None, true, true) => CauseRepair::Evidence,
+    let repair = match (declared.is_empty(), question.recipes.is_empty(), &question.action) {
+        (false, ..) => CauseRepair::Declared(declared),
+        (true, false, _) => CauseRepair::Declare(question.recipes.clone()),
+        (true, true, Some(action)) => CauseRepair::Action(action.clone()),
+        (true, true, None) => CauseRepair::Evidence,
     };
     SlowCause {
         question: question.name.clone(),
@@ -222,6 +225,7 @@ fn build_cause(project: &Project, found: &AnsweredQuestion) -> SlowCause {
         cause: question.cause.clone(),
         hosts,
         repair,
+        otherwise: question.action.clone().filter(|_| !question.recipes.is_empty()),
     }
 }
 
@@ -307,6 +311,7 @@ mod tests {
             cause: String::new(),
             hosts: names(suspects),
             repair: CauseRepair::Evidence,
+            otherwise: None,
         };
         SlowDiagnosis {
             hosts: names(hosts),

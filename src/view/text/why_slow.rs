@@ -141,7 +141,7 @@ fn format_cause(cause: &SlowCause) -> String {
 fn write_repair(cause: &SlowCause, out: &mut dyn Write) -> io::Result<()> {
     let text = match &cause.repair {
         CauseRepair::Declared(recipes) => format!(
-            "recipe {} is declared: `forge plan --on {}` shows the differences",
+            "recipe {} is declared: `forge plan --on {}` shows whether it would change something",
             formatting::list_names(recipes),
             fold_hosts(&cause.hosts)
         ),
@@ -149,7 +149,8 @@ fn write_repair(cause: &SlowCause, out: &mut dyn Write) -> io::Result<()> {
         CauseRepair::Action(action) => action.clone(),
         CauseRepair::Evidence => return Ok(()),
     };
-    writeln!(out, "    {} {}", paint(DIM, "repair:"), escape::escape_line(&text))
+    let otherwise = cause.otherwise.as_ref().map(|otherwise| format!("; if not: {otherwise}")).unwrap_or_default();
+    writeln!(out, "    {} {}{}", paint(DIM, "repair:"), escape::escape_line(&text), escape::escape_line(&otherwise))
 }
 
 #[cfg(test)]
@@ -203,6 +204,7 @@ mod tests {
                 cause: "it is slow then".to_owned(),
                 hosts: vec![hosts[0].clone()],
                 repair: CauseRepair::Declared(vec!["pcie-acs".to_owned()]),
+                otherwise: Some("look at the board".to_owned()),
             }],
             measured: None,
         }
@@ -215,8 +217,8 @@ mod tests {
         diagnosis.measured = Some(crate::view::sample::acceptance_report());
         assert_eq!(diagnosis.exit_code(), ExitCode::VerifyFailed);
         let text = render(&diagnosis, false);
-        let repair =
-            "repair: recipe pcie-acs is declared: `forge plan --on gpu-1` shows the differences\n\nucx-bandwidth  ";
+        let repair = "repair: recipe pcie-acs is declared: `forge plan --on gpu-1` shows whether it would change something; if not: \
+             look at the board\n\nucx-bandwidth  ";
         assert!(text.contains(repair) && text.contains("\n  bad: host `a`, its adapter or its cable\n"), "{text}");
     }
 
@@ -228,7 +230,8 @@ mod tests {
              excluded MTU? 4096\n\
              not asked pod train-3 on node gpu-9: no host of the inventory runs it\n\n\
              most likely cause: acs on gpu-1 (likely): it is slow then\n    \
-             repair: recipe pcie-acs is declared: `forge plan --on gpu-1` shows the differences\n"
+             repair: recipe pcie-acs is declared: `forge plan --on gpu-1` shows whether it would change something; if not: \
+             look at the board\n"
         );
     }
 
