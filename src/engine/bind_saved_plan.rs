@@ -62,7 +62,9 @@ pub(super) fn bind_plan(
             let continues = own_run.is_some() || find_earlier_run(&bound.id, None, seen).is_some();
             find_stale_reason(host, &now, continues)
         });
-        if seen.stale.is_none() && !host.has_changes() && !now.has_changes() {
+        if seen.stale.is_some() {
+            show_current_state(host, &now);
+        } else if !host.has_changes() && !now.has_changes() {
             // Nothing was planned and nothing is needed: the current observation is the proof.
             *host = now;
         }
@@ -95,16 +97,29 @@ fn find_stale_reason(kept: &HostPlan, now: &HostPlan, continues: bool) -> Option
     })
 }
 
-/// Returns the steps that matched in the plan and are not observed to match now, each with the reason.
+/// Returns the steps that the plan would not run and that differ now or do not apply any more, each with the reason.
 fn list_unsettled_steps(kept: &HostPlan, now: &HostPlan) -> Vec<(StepId, UntrustedText)> {
     let current: BTreeMap<&StepId, &StepPlan> = now.steps.iter().map(|step| (&step.id, step)).collect();
     let explain = |id: &StepId| match current.get(id) {
-        Some(step) if step.verdict.is_settled() => None,
-        Some(step) => Some(step.reason.clone()),
+        Some(step) => step.will_run().then(|| step.reason.clone()),
         None => Some("it does not apply to the host".into()),
     };
-    let matched = kept.steps.iter().filter(|step| step.verdict.is_settled());
-    matched.filter_map(|step| Some((step.id.clone(), explain(&step.id)?))).collect()
+    let idle = kept.steps.iter().filter(|step| !step.will_run());
+    idle.filter_map(|step| Some((step.id.clone(), explain(&step.id)?))).collect()
+}
+
+/// Replaces what the plan does not change on a stale host by what is observed now. The plan would still run the same
+/// steps.
+fn show_current_state(kept: &mut HostPlan, now: &HostPlan) {
+    kept.undeclared = now.undeclared.clone();
+    kept.accepted = now.accepted.clone();
+    let current: BTreeMap<&StepId, &StepPlan> =
+        now.steps.iter().filter(|step| !step.will_run()).map(|step| (&step.id, step)).collect();
+    for step in kept.steps.iter_mut().filter(|step| !step.will_run()) {
+        if let Some(now) = current.get(&step.id) {
+            *step = (*now).clone();
+        }
+    }
 }
 
 fn format_step_count(count: usize) -> String {

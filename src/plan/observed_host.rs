@@ -102,7 +102,7 @@ pub struct StalePlanReason {
     pub hint: UntrustedText,
     /// Steps that depend on a value that changed, each with that value.
     pub steps: Vec<(StepId, UntrustedText)>,
-    /// Steps that matched in the plan and are not observed to match now, each with the reason.
+    /// Steps that the plan would not run and that differ now or do not apply any more, each with the reason.
     pub unsettled: Vec<(StepId, UntrustedText)>,
 }
 

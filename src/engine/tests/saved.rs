@@ -210,6 +210,32 @@ fn plan_that_has_run_claims_no_match_that_was_not_observed_again() {
     assert!(two.starts_with("skipped: the plan is stale on this host; observed now: "), "{two}");
 }
 
+/// A reboot since the plan made the step effective, and the left object is gone: neither is reported as the plan saw it.
+#[test]
+fn stale_host_is_reported_as_it_is_now() {
+    let steps = "steps:
+  - name: one
+    file: { path: '@root/one', content: \"one\\n\", @own }
+  - name: option
+    file: { path: '@root/option', content: \"o\\n\", @own }
+    effective: { by: [reboot], check: 'test -e @root/in-force' }
+";
+    let left = "  - name: left\n    file: { path: '@root/left', content: \"l\\n\", @own }\n";
+    let mut stage = SimulatedProject::new(1, APPLY, &[("base", &format!("{steps}{left}"))]);
+    stage.policy = PlanPolicy { bases: true, ..PlanPolicy::default() };
+    stage.run_once();
+    stage.write_recipe("base", &steps.replace("one\\n", "two\\n"));
+    let saved = save_plan(&stage);
+    write_host_file(&stage, "n1", "one", "other\n");
+    write_host_file(&stage, "n1", "in-force", "");
+    std::fs::remove_file(stage.host_root("n1").join("left")).unwrap();
+    let ran = apply_saved(&stage, &saved, false);
+    assert_eq!(ran.host_outcome("n1"), HostOutcome::Stale);
+    assert_eq!(ran.describe_step("n1", "base/option"), "ok");
+    assert!(ran.report.hosts[0].undeclared.is_empty(), "{:?}", ran.report.hosts[0].undeclared);
+    assert_eq!(saved.plan.hosts[0].undeclared.len(), 1);
+}
+
 /// Collects all scalar values of a document by their pointers.
 fn collect_leaves(value: &serde_json::Value, at: &str, into: &mut Vec<String>) {
     match value {
