@@ -23,7 +23,7 @@ impl ObservationPurpose {
         match self {
             _ if options.replay.record => crate::facts::fact_names().map(str::to_owned).collect(),
             Self::Drift { .. } => add_proof_facts(add_health_facts(list_facts_used(project)), project),
-            Self::Read | Self::Change => list_facts_used(project),
+            Self::Read | Self::Change => add_device_holders(list_facts_used(project)),
         }
     }
 
@@ -45,6 +45,15 @@ fn add_health_facts(mut facts: BTreeSet<String>) -> BTreeSet<String> {
         if about.iter().any(|about| facts.contains(*about)) {
             facts.insert(fact.to_owned());
         }
+    }
+    facts
+}
+
+/// Adds the fact that shows which processes keep a window from opening, if the project manages hardware with devices.
+fn add_device_holders(mut facts: BTreeSet<String>) -> BTreeSet<String> {
+    let mut about = crate::drift::health::HEALTH_FACTS.iter().flat_map(|(_, about)| *about);
+    if about.any(|about| facts.contains(*about)) {
+        facts.insert("holders".to_owned());
     }
     facts
 }

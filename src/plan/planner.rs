@@ -3,6 +3,7 @@
 use super::assessment::PackageListsAge;
 use super::cross_host::{CrossHostStatus, CrossHostView};
 use super::cross_host_edges::{CrossHostEdges, StepTable};
+use super::device_holders::warn_device_holders;
 use super::host_context::{ChosenHosts, HostContext, PlanContext};
 use super::identity::HostIdentities;
 use super::model::{HostPlan, HostWarning, Plan, PlanPolicy, StepPlan, VerifyPlan};
@@ -171,6 +172,7 @@ fn plan_host(
     plan.warnings.extend(left_out_needs::warn_left_out_needs(&case, &steps));
     plan.warnings.extend(window::warn_other_window(seen, &ground.project.cluster));
     plan.warnings.extend(window::warn_drained_node(seen).filter(|_| plan.window.is_none()));
+    plan.warnings.extend(plan.window.as_ref().and_then(|window| warn_device_holders(&case, &turns, window)));
     plan.warnings.extend(cluster_warnings::warn_drain_obstacles(seen).filter(|_| plan.window.is_some()));
     plan.warnings.extend(cluster_warnings::warn_computed_objects(seen));
     plan.verify = SharedList::from_pool(assess_verifications(&case, &steps), &pools.verify);

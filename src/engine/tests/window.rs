@@ -290,6 +290,23 @@ fn host_with_devices_in_use_is_blocked_unless_evicted() {
     assert!(told && holder.wait().is_ok());
 }
 
+/// The plan says what will keep the window from opening, if the project is about GPUs.
+#[test]
+fn plan_of_a_host_with_devices_in_use_names_the_holders() {
+    let stage = window_project(2, "max_unavailable: 2, reboot: allow");
+    stage.write_recipe("motd", &MOTD.replace("name: file,", "name: file, when: facts.gpus | length >= 0,"));
+    stage.create_host_file("n1", "dev/nvidia0");
+    let mut holder = hold_device(&stage, "n1");
+    let ran = stage.run_once();
+    let warnings = |host: usize| &ran.plan.hosts[host].warnings;
+    let why = warnings(0).iter().map(|warning| warning.why.raw()).collect::<String>();
+    assert!(why.starts_with(&format!("its devices are in use: pid {} (sleep) of ", holder.id())), "{why}");
+    assert!(why.ends_with(", holds /dev/nvidia0"), "{why}");
+    assert!(warnings(1).is_empty(), "{:?}", warnings(1));
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+}
+
 /// A process that starts while the window is open is detected before the reboot.
 #[test]
 fn devices_are_checked_again_before_a_reboot() {

@@ -10,25 +10,14 @@ use crate::engine::event::Event;
 use crate::engine::host_session::SHORT_SCRIPT_LIMIT;
 use crate::engine::host_work::HostWork;
 use crate::facts::Facts;
-use crate::model::{UntrustedText, Value};
-use crate::plan::{self, HostWindow};
+use crate::model::UntrustedText;
+use crate::plan::{self, DeviceHolder, HostWindow};
 use crate::probe::{Observation, Probe};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Interval of checks while forge waits for holders.
 const HOLDER_POLL_INTERVAL: Duration = Duration::from_secs(5);
-
-/// A process that holds GPU or RDMA devices, as the fact `holders` reports it.
-#[derive(Clone, Debug, PartialEq)]
-struct DeviceHolderProcess {
-    pid: u32,
-    unit: Option<String>,
-    /// Whether it is part of a pod.
-    pod: bool,
-    /// Description of the process in one line.
-    told: UntrustedText,
-}
 
 /// The check for foreign work before a window opens or a host reboots.
 pub(super) struct DeviceHolderCheck<'w> {
@@ -55,7 +44,7 @@ impl DeviceHolderCheck<'_> {
             if foreign.is_empty() {
                 return Ok(());
             }
-            let holders: Vec<UntrustedText> = foreign.iter().map(|holder| holder.told.clone()).collect();
+            let holders: Vec<UntrustedText> = foreign.iter().map(|holder| holder.description.clone()).collect();
             if let Some(why) = run.options.evict_busy.clone() {
                 evict_holders(work, &foreign, holders, why).await?;
                 return check_all_gone(&self.find_foreign_holders(work).await?);
@@ -92,16 +81,15 @@ impl DeviceHolderCheck<'_> {
     }
 
     /// Returns the holders of devices that are not units stopped by the window.
-    async fn find_foreign_holders(&self, work: &mut HostWork<'_>) -> Result<Vec<DeviceHolderProcess>, WindowRefusal> {
+    async fn find_foreign_holders(&self, work: &mut HostWork<'_>) -> Result<Vec<DeviceHolder>, WindowRefusal> {
         let shared = work.run.board.shared_values();
         let probes = BTreeSet::from([Probe::Fact { name: "holders".to_owned() }]);
         let observation = work.link.observe(&probes, &shared.secrets).await?;
         let declared = if self.reboots { list_declared_units(work) } else { BTreeSet::new() };
         let stops = |unit: &str| declared.contains(unit) || self.window.stops.iter().any(|stop| stop.name == unit);
         let holders = parse_holders(&observation).map_err(|why| unknown_holders(&why))?;
-        let leaves =
-            |holder: &DeviceHolderProcess| holder.unit.as_deref().is_some_and(stops) || self.pods_leave && holder.pod;
-        let counts = |holder: &DeviceHolderProcess| !leaves(holder);
+        let leaves = |holder: &DeviceHolder| holder.unit.as_deref().is_some_and(stops) || self.pods_leave && holder.pod;
+        let counts = |holder: &DeviceHolder| !leaves(holder);
         Ok(holders.into_iter().filter(counts).collect())
     }
 }
@@ -118,7 +106,7 @@ fn list_declared_units(work: &HostWork<'_>) -> BTreeSet<String> {
 
 async fn evict_holders(
     work: &mut HostWork<'_>,
-    foreign: &[DeviceHolderProcess],
+    foreign: &[DeviceHolder],
     holders: Vec<UntrustedText>,
     why: String,
 ) -> Result<(), WindowRefusal> {
@@ -128,11 +116,11 @@ async fn evict_holders(
     Ok(())
 }
 
-fn check_all_gone(left: &[DeviceHolderProcess]) -> Result<(), WindowRefusal> {
+fn check_all_gone(left: &[DeviceHolder]) -> Result<(), WindowRefusal> {
     match left {
         [] => Ok(()),
         left => {
-            let left: Vec<UntrustedText> = left.iter().map(|holder| holder.told.clone()).collect();
+            let left: Vec<UntrustedText> = left.iter().map(|holder| holder.description.clone()).collect();
             Err(WindowRefusal::Busy(format!("still running after eviction: {}", join_holders(&left))))
         }
     }
@@ -163,13 +151,12 @@ pub(in crate::engine) fn list_unexplained_holders(
 
 /// `pods_stay`: the pods that are left are those that a drain leaves.
 fn select_unexplained(
-    holders: Vec<DeviceHolderProcess>,
+    holders: Vec<DeviceHolder>,
     is_own: impl Fn(&str) -> bool,
     pods_stay: bool,
 ) -> Vec<UntrustedText> {
-    let is_explained =
-        |holder: &DeviceHolderProcess| holder.unit.as_deref().is_some_and(&is_own) || pods_stay && holder.pod;
-    holders.into_iter().filter(|holder| !is_explained(holder)).map(|holder| holder.told).collect()
+    let is_explained = |holder: &DeviceHolder| holder.unit.as_deref().is_some_and(&is_own) || pods_stay && holder.pod;
+    holders.into_iter().filter(|holder| !is_explained(holder)).map(|holder| holder.description).collect()
 }
 
 /// Returns a description of each process that holds the host's devices.
@@ -177,7 +164,7 @@ fn select_unexplained(
 /// # Errors
 /// They could not be determined: the reason, as a lowercase fragment.
 pub(in crate::engine) fn list_device_holders(observation: &Observation) -> Result<Vec<UntrustedText>, String> {
-    Ok(parse_holders(observation)?.into_iter().map(|holder| holder.told).collect())
+    Ok(parse_holders(observation)?.into_iter().map(|holder| holder.description).collect())
 }
 
 /// Returns a description of each process that holds the host's devices and is not part of a pod: a drain of the node
@@ -186,60 +173,30 @@ pub(in crate::engine) fn list_device_holders(observation: &Observation) -> Resul
 /// # Errors
 /// They could not be determined: the reason, as a lowercase fragment.
 pub(in crate::engine) fn list_lasting_holders(observation: &Observation) -> Result<Vec<UntrustedText>, String> {
-    Ok(parse_holders(observation)?.into_iter().filter(|holder| !holder.pod).map(|holder| holder.told).collect())
+    Ok(parse_holders(observation)?.into_iter().filter(|holder| !holder.pod).map(|holder| holder.description).collect())
 }
 
 /// Returns the holders of devices.
 ///
 /// # Errors
 /// They could not be determined: the reason, as a lowercase fragment.
-fn parse_holders(observation: &Observation) -> Result<Vec<DeviceHolderProcess>, String> {
+fn parse_holders(observation: &Observation) -> Result<Vec<DeviceHolder>, String> {
     let facts = Facts::from_observation(observation);
-    let list = match facts.0.get("holders") {
-        Some(Ok(list)) => list.as_array().ok_or("unexpected type of answer")?,
-        Some(Err(unknown)) => return Err(unknown.why.to_string()),
-        None => return Err("no answer".to_owned()),
-    };
-    list.iter().map(|value| parse_holder(value).ok_or_else(|| "a holder has no pid".to_owned())).collect()
-}
-
-fn parse_holder(value: &Value) -> Option<DeviceHolderProcess> {
-    let text = |key: &str| value.get(key).and_then(Value::as_str);
-    let pid = value.get("pid")?.as_u64()?.try_into().ok()?;
-    let (pod, job, unit) = (text("pod"), text("slurm_job"), text("unit"));
-    let whose = job.map(|job| format!(", Slurm job {job}"));
-    let whose = whose.or_else(|| pod.map(|pod| format!(", pod {pod}"))).or_else(|| unit.map(|u| format!(", unit {u}")));
-    let devices = value.get("devices")?.as_array()?.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ");
-    let (command, user) = (text("command").unwrap_or("?"), text("user").unwrap_or("unknown user"));
-    let told = format!("pid {pid} ({command}) of {user}{}, holds {devices}", whose.unwrap_or_default());
-    Some(DeviceHolderProcess { pid, unit: unit.map(str::to_owned), pod: pod.is_some(), told: told.into() })
+    plan::parse_device_holders(&facts).ok_or("no answer")?
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn device_holder_description_names_process_and_workload() {
-        let told = |value: &Value| parse_holder(value).map(|holder| holder.told.raw().to_owned());
-        let job = json!({"pid": 4711, "user": "alice", "command": "python3", "devices": ["/dev/nvidia0", "/dev/nvidiactl"],
-            "unit": null, "pod": null, "slurm_job": "123"});
-        let line = "pid 4711 (python3) of alice, Slurm job 123, holds /dev/nvidia0, /dev/nvidiactl";
-        assert_eq!(told(&job).as_deref(), Some(line));
-        let pod = json!({"pid": 8, "user": "root", "command": "x", "devices": ["/dev/nvidia1"], "pod": "ml/train", "unit": "k.service"});
-        assert_eq!(told(&pod).as_deref(), Some("pid 8 (x) of root, pod ml/train, holds /dev/nvidia1"));
-        assert_eq!(told(&json!({"user": "root", "devices": []})), None);
-    }
 
     /// The daemons of the driver run again when a host is tested before its return.
     #[test]
     fn declared_units_and_pods_of_a_drained_node_do_not_keep_a_host_from_its_tests() {
-        let holder = |pid: u32, unit: Option<&str>, pod| DeviceHolderProcess {
+        let holder = |pid: u32, unit: Option<&str>, pod| DeviceHolder {
             pid,
             unit: unit.map(str::to_owned),
             pod,
-            told: format!("pid {pid}").into(),
+            description: format!("pid {pid}").into(),
         };
         let all = || {
             vec![
