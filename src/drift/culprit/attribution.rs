@@ -109,7 +109,7 @@ impl AttributionContext<'_> {
             Some(boot) if matches!(boot.sure, AttributionCertainty::Named | AttributionCertainty::Near) => {
                 ChangeSource { sure: AttributionCertainty::Near, ..boot }
             }
-            Some(boot) => boot,
+            Some(boot) => doubt_reboot(boot),
             None => self.without_match_at("the journal does not mention it", None),
         }
     }
@@ -173,6 +173,14 @@ impl AttributionContext<'_> {
             _ => culprit,
         })
     }
+}
+
+/// Returns a reboot that nothing connects with the change: its time is not that of the change, which may be a later one
+/// that left no trace.
+fn doubt_reboot(boot: ChangeSource) -> ChangeSource {
+    let (Some(time), Some(why)) = (&boot.time, &boot.why) else { return boot };
+    let why = format!("whether it changed at the boot at {time} or at another time is not known; {}", why.raw());
+    ChangeSource { why: Some(why.into()), time: None, source: None, ..boot }
 }
 
 /// Prefixes of kernel packages; the release follows.

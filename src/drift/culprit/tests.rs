@@ -371,6 +371,17 @@ fn reboot_is_attributed_to_the_user_that_requested_it() {
         told(&volatile.judge(web(ChangeAspect::RunState))),
         "unknown: - (-) the host was rebooted, and the journal has no entries of the previous boot @20:00Z"
     );
+    let doubt = "whether it changed at the boot at 2026-11-22T03:20:00Z or at another time is not known; ";
+    let command = finding(ChangedObject::Nameless, ChangeAspect::Whole, Some("check exited with 1"));
+    for finding in [forward("0"), command] {
+        assert_eq!(
+            told(&volatile.judge(finding)),
+            format!(
+                "unknown: - (-) {doubt}the host was rebooted, and the journal has no entries of the previous boot @-"
+            ),
+            "it may have changed after the boot, without a trace"
+        );
+    }
     let unattended =
         volatile.part("unattended", "2026-11-22 03:19:55,012 WARNING Found /var/run/reboot-required, rebooting\n");
     assert_eq!(
