@@ -25,14 +25,32 @@ for path in $FORGE_PATHS; do
 done
 :"#;
 
+/// Lists the mounts at or below the home of `$FORGE_USER`, which only the host knows.
+const FIND_HOME: &str = r#"entry=$(getent passwd -- "$FORGE_USER") || exit
+entry=${entry%:*}
+FORGE_PATHS=${entry##*:}
+while [ "${FORGE_PATHS%/}" != "$FORGE_PATHS" ]; do FORGE_PATHS=${FORGE_PATHS%/}; done
+"#;
+
 /// Returns the probe of mounts at or below `paths`.
 pub(in crate::resource) fn mounts_probe(paths: &[String]) -> Probe {
+    let env = ("FORGE_PATHS".to_owned(), paths.join("\n"));
+    build_mounts_probe("mounts in removed paths", LIST_MOUNTS.to_owned(), env)
+}
+
+/// Returns the probe of mounts at or below the home of an account.
+pub(in crate::resource) fn home_mounts_probe(user: &str) -> Probe {
+    let env = ("FORGE_USER".to_owned(), user.to_owned());
+    build_mounts_probe("mounts in a removed home", format!("{FIND_HOME}{LIST_MOUNTS}"), env)
+}
+
+fn build_mounts_probe(id: &str, script: String, env: (String, String)) -> Probe {
     Probe::Check(Box::new(CheckProbe {
-        id: "mounts in removed paths".to_owned(),
-        script: LIST_MOUNTS.to_owned(),
+        id: id.to_owned(),
+        script,
         user: None,
         cwd: None,
-        env: vec![("FORGE_PATHS".to_owned(), paths.join("\n"))],
+        env: vec![env],
         timeout_s: Some(MOUNTS_LIMIT),
     }))
 }
@@ -44,10 +62,20 @@ pub(in crate::resource) fn refuse_mounted_paths<D>(
     seen: &Observation,
     cx: &AssessmentContext<'_>,
 ) -> Assessment<D> {
+    refuse_mounts(judgement, &mounts_probe(paths), seen, cx)
+}
+
+/// Blocks a removal that one of the mounts of `probe` forbids.
+pub(in crate::resource) fn refuse_mounts<D>(
+    judgement: Assessment<D>,
+    probe: &Probe,
+    seen: &Observation,
+    cx: &AssessmentContext<'_>,
+) -> Assessment<D> {
     if judgement.verdict != StepVerdict::Change {
         return judgement;
     }
-    match list_mounts(paths, seen) {
+    match list_mounts(probe, seen) {
         Err(unknown) => Assessment { basis: judgement.basis, ..Assessment::unknown(&unknown) },
         Ok(mounts) => match mounts.iter().find(|mount| !may_be_unmounted(&mount.at, cx.predicted)) {
             Some(mount) => mount.block(judgement),
@@ -75,8 +103,8 @@ impl MountedPath {
     }
 }
 
-fn list_mounts(paths: &[String], seen: &Observation) -> Result<Vec<MountedPath>, UnansweredReason> {
-    let listed = output(seen, &mounts_probe(paths))?;
+fn list_mounts(probe: &Probe, seen: &Observation) -> Result<Vec<MountedPath>, UnansweredReason> {
+    let listed = output(seen, probe)?;
     let failed = || {
         let why = format!("the mounts of the host could not be read (exit status {})", listed.status);
         UnansweredReason::new(why).with_message(listed.stderr.clone())

@@ -12,6 +12,7 @@ use crate::resource::shared::accounts::{
     AccountName, account_probes, assess_taken_number, assess_uncreated, expect_membership_changes, require_accounts,
 };
 use crate::resource::shared::file_target::path_probe;
+use crate::resource::shared::mounted_paths::{home_mounts_probe, refuse_mounts};
 use crate::resource::shared::shell;
 use crate::resource::shared::shell::RETRY_FUNCTION;
 use crate::resource::shared::support::{
@@ -434,7 +435,9 @@ impl DeclaredResource for UserResource {
     fn probes(&self) -> Vec<Probe> {
         let groups = self.list_declared_groups();
         let groups = account_probes(&groups).filter(|_| !self.absent);
-        [self.probe()].into_iter().chain(self.uid_probe()).chain(self.shell_probe()).chain(groups).collect()
+        let mounts = (self.absent && self.remove_home).then(|| home_mounts_probe(&self.name));
+        let own = [self.probe()].into_iter().chain(mounts);
+        own.chain(self.uid_probe()).chain(self.shell_probe()).chain(groups).collect()
     }
 
     fn desired_value(&self) -> Value {
@@ -473,6 +476,9 @@ impl TypedResource for UserResource {
 
     fn diff(&self, seen: &Observation, cx: &AssessmentContext<'_>) -> Assessment<UserDiff> {
         let judged = user_state(seen, &self.probe()).and_then(|state| match (self.absent, state) {
+            (true, state) if self.remove_home => {
+                Ok(refuse_mounts(self.assess_removal(state), &home_mounts_probe(&self.name), seen, cx))
+            }
             (true, state) => Ok(self.assess_removal(state)),
             (false, UserState::Absent) if !self.create => {
                 let account = AccountName::User(self.name.clone());
