@@ -72,12 +72,14 @@ fn compare_with_plan(
         _ if turn.step.scope == StepScope::One && planned.verdict == StepVerdict::Unknown => {
             StepDecision::Leave(report_as_planned(planned).result)
         }
-        // Only the plan of an undo expects nothing new in repositories. What the step found is still there.
+        // Only the plan of an undo expects nothing new in repositories. What the step found is still there; the obstacle
+        // is not looked for again.
         _ if case.ground.project.generated
-            && matches!(planned.verdict, StepVerdict::Blocked(_))
+            && let StepVerdict::Blocked(class) = planned.verdict
             && planned.basis == ruling.basis =>
         {
-            StepDecision::Leave(report_as_planned(planned).result)
+            let reason = format!("in the plan: {}", planned.reason.raw()).into();
+            StepDecision::Leave(StepResult::Blocked { class, reason })
         }
         _ if !planned.will_run() => {
             stale(format!("was `{}` in the plan; now it would change {now}", planned.verdict.name()))
