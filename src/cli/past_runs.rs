@@ -4,7 +4,7 @@ use super::error::CliError;
 use super::verb_context::VerbContext;
 use crate::config::read_cluster_name;
 use crate::diag::did_you_mean;
-use crate::engine::{self, PastRun};
+use crate::engine::{self, AcceptanceReport, PastRun};
 use crate::model::HostOutcome;
 use crate::state::{self, RunFolder, StateStore, TestReportFile};
 use crate::view::ListedRun;
@@ -126,6 +126,31 @@ pub fn find_run<B>(cx: &VerbContext<'_, B>, folders: &[RunFolder], name: &str) -
         false => error,
     })?;
     read_run(folder)
+}
+
+/// Finds a run of tests by its name or a unique prefix of it, unless a run in `folders` has that prefix, and reads its
+/// report.
+///
+/// # Errors
+/// The prefix is that of several runs of tests, or the report cannot be read.
+pub fn find_test_report<B>(
+    cx: &VerbContext<'_, B>,
+    folders: &[RunFolder],
+    name: &str,
+) -> Result<Option<AcceptanceReport>, CliError> {
+    if folders.iter().any(|folder| folder.run.starts_with(name)) {
+        return Ok(None);
+    }
+    let files = list_test_reports(cx, cx.typed.inventory_flag.as_deref())?;
+    let found: Vec<&TestReportFile> = files.iter().filter(|file| file.run.starts_with(name)).collect();
+    match found.as_slice() {
+        [] => Ok(None),
+        [file] => engine::read_test_report(&file.path).map(Some).map_err(|why| CliError::unexpected(anyhow!(why))),
+        [first, second, ..] => {
+            let message = format!("run `{name}` is ambiguous: `{}`, `{}` …", second.run, first.run);
+            Err(CliError::usage(message).hint("pass a longer prefix of the name"))
+        }
+    }
 }
 
 pub fn read_run(folder: &RunFolder) -> Result<PastRun, CliError> {

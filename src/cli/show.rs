@@ -16,9 +16,9 @@ use camino::Utf8Path;
 
 /// Print a past run, or a saved plan or report
 ///
-/// Prints a run as `forge apply` printed it. A file is an output of `--json-into` or `plan -o`, or a plan or report
-/// from the state directory. Exits 0 whatever the outcome of the run; its exit code is in the text and in `run.exit`
-/// of the document.
+/// Prints a run as `forge apply` or `forge test` printed it; `last` is the newest one of `apply` and similar verbs. A
+/// file is an output of `--json-into` or `plan -o`, or a plan or report from the state directory. Exits 0 whatever the
+/// outcome of the run; its exit code is in the text and in `run.exit` of the document.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge show last                                the newest run
@@ -63,8 +63,16 @@ pub fn run_show<B>(cx: &VerbContext<'_, B>, args: &ShowArgs) -> VerbResult {
     } else if is_file {
         show_file(&output, path, args.images)?;
     } else {
-        let run = past_runs::find_run(cx, &past_runs::list_run_folders(cx)?, named)?;
-        output.write_result(&|writer, out| writer.write_run(&run, out))?;
+        let folders = past_runs::list_run_folders(cx)?;
+        match past_runs::find_test_report(cx, &folders, named)? {
+            Some(report) => {
+                output.write_result(&|writer, out| writer.write_acceptance(&report, report.exit_code(), out))?
+            }
+            None => {
+                let run = past_runs::find_run(cx, &folders, named)?;
+                output.write_result(&|writer, out| writer.write_run(&run, out))?;
+            }
+        }
     }
     Ok(ExitCode::Done)
 }

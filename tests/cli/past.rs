@@ -163,12 +163,24 @@ fn resume_checks_the_selection() {
     }
 }
 
+/// A stored report of `forge test`.
+const TESTS: &str = r#"{"version":1,"run":"20261122T060000-7e57","cluster":"lab","set":"quick","tests":[],"skipped":[],"against":null,"interrupted":false,"took":{"secs":2,"nanos":0}}"#;
+
+#[test]
+fn show_prints_a_run_of_tests() {
+    let place = || place().file(".forge/lab/tests/20261122T060000-7e57.json", TESTS);
+    let shown = place().forge(&["show", "20261122T0600", "--format", "json"]);
+    let text = shown.split("--- stdout\n").nth(1).unwrap().split("--- stderr").next().unwrap();
+    let document: serde_json::Value = serde_json::from_str(text).unwrap();
+    assert_eq!((&document["result"], &document["tests"]["set"]), (&"tests".into(), &"quick".into()), "{shown}");
+    assert!(place().forge(&["show", "20261122T060000-7e57"]).contains("quick"));
+}
+
 #[test]
 fn runs_of_tests_are_listed_among_the_others() {
-    let tests = r#"{"version":1,"run":"20261122T060000-7e57","cluster":"lab","set":"quick","tests":[],"skipped":[],"against":null,"interrupted":false,"took":{"secs":2,"nanos":0}}"#;
     let place = || {
         place()
-            .file(".forge/lab/tests/20261122T060000-7e57.json", tests)
+            .file(".forge/lab/tests/20261122T060000-7e57.json", TESTS)
             .file(".forge/lab/tests/20261119T060000-7e58.json", "{}")
     };
     insta::assert_snapshot!(place().forge(&["runs"]));
