@@ -5,7 +5,7 @@ use super::backend::Backend;
 use super::error::CliError;
 use super::settings::CliSettings;
 use crate::engine::{RecordedTwice, Recording, ReplayOptions};
-use crate::plan;
+use crate::model;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::Arc;
 
@@ -88,7 +88,7 @@ fn read_recordings(paths: &[Utf8PathBuf]) -> Result<Option<Recording>, CliError>
         files.extend(list_recording_files(path)?);
     }
     // Parsing the answers of many hosts takes as long as planning.
-    let recordings = plan::map_large_parallel(&files, |path| read_recording(path));
+    let recordings = model::map_large_parallel(&files, |path| read_recording(path));
     let recordings = files.iter().zip(recordings).map(|(path, recording)| Ok((path.as_str(), recording?)));
     let recordings = recordings.collect::<Result<Vec<_>, CliError>>()?;
     Recording::merge(recordings).map_err(|twice| {

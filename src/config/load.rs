@@ -12,23 +12,23 @@ use super::load_context::LoadContext;
 use super::load_options::LoadOptions;
 use super::local_files::LocalFileStore;
 use super::locked_digests::LockedDigests;
-use super::step_conflicts::ConflictFinder;
+use super::step_conflicts::{self, ConflictFinder};
 use super::template::ProgramCache;
 use super::template_check::{TemplateChecker, TemplateLocation};
 use super::written_values::WrittenValues;
 use super::{
-    ExportedValues, FactSource, GeneratedRecipe, Project, Recipe, RecipeInstance, RecipeStep, RolloutPolicy, TestSuite,
-    YamlData, YamlNode, cluster_member, generated_entries, graph_links, recipe, recipe_cycles, recipe_reads,
+    ExportedValues, FactSource, GeneratedRecipe, Host, Project, Recipe, RecipeInstance, RecipeStep, RolloutPolicy,
+    TestSuite, YamlData, YamlNode, cluster_member, generated_entries, graph_links, recipe, recipe_cycles, recipe_reads,
     step_body_check,
 };
 use crate::acceptance::FabricLayout;
 use crate::diag::{Diag, DiagCode, DiagList, DiagSeverity, FileId, SourceMap, Span};
 use crate::graph::Graph;
-use crate::model::HostName;
+use crate::model::{HostName, map_parallel};
 use camino::{Utf8Path, Utf8PathBuf};
 use indexmap::IndexMap;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The built-in sets of acceptance tests.
 const BUILTIN_SETS: [&str; 5] = ["quick", "burn-in", "full", "collectives", "connectivity"];
@@ -426,34 +426,67 @@ fn expand_without_facts(project: &Project, broken: &HashSet<Span>, diags: &mut D
     let exports = ExportedValues::new();
     let known = ExpansionInputs { facts: FactSource::NotYet, exports: &exports };
     let mut claims = ConflictFinder::default();
-    let mut written = WrittenValues::new(project);
-    for (name, own) in &project.instances {
-        let Some(host) = project.hosts.get(name) else { continue };
+    let written = Mutex::new(WrittenValues::new(project));
+    let instances = project.instances.iter().filter_map(|(name, own)| Some((project.hosts.get(name)?, own)));
+    let hosts = instances.map(|(host, own)| {
         // Missing and invalid parameters are already reported; errors that result from them are not.
         let whole: Vec<_> = own.iter().filter(|own| own.params.len() == own.recipe.params.len()).cloned().collect();
-        let checks = DeclarationChecks { expander: &expander, host, broken, known: &known };
-        let mut own_diags = DiagList::default();
-        whole.iter().for_each(|instance| checks.check_rules(instance, &mut own_diags));
-        let has_bad_values = whole.len() < own.len() || own_diags.0.iter().any(is_failed_rule);
-        if !claims.was_checked(&expander, &whole) {
-            whole.iter().for_each(|instance| checks.check_verifications(instance, &mut own_diags));
-            let mut turns = Vec::new();
-            for (instance, step) in whole.iter().flat_map(|own| own.recipe.steps.iter().map(move |step| (own, step))) {
-                let expanded = expander.expand_step(host, instance, step, &known);
-                let is_broken = is_broken_step(step, broken);
-                checks.check_export_scripts(instance, step, &mut own_diags);
-                for turn in expanded.iter() {
-                    report_step_mistakes(turn, instance, (step, is_broken), &mut written, &mut own_diags);
-                    checks.check_effective((instance, step), turn, &mut own_diags);
-                }
-                turns.push((step, expanded));
-            }
-            claims.check_host(host, &turns, &mut own_diags);
+        let is_repeated = claims.was_checked(&expander, &whole);
+        HostDeclarations { host, is_incomplete: whole.len() < own.len(), whole, is_repeated }
+    });
+    let hosts: Vec<HostDeclarations<'_>> = hosts.collect();
+    let found = map_parallel(&hosts, |declared| {
+        let checks = DeclarationChecks { expander: &expander, host: declared.host, broken, known: &known };
+        declared.find_mistakes(&checks, &written)
+    });
+    diags.0.extend(found.into_iter().flatten());
+}
+
+/// The recipes of one host.
+struct HostDeclarations<'p> {
+    host: &'p Host,
+    /// Those whose parameters all have values.
+    whole: Vec<Arc<RecipeInstance>>,
+    /// Whether others have invalid parameters.
+    is_incomplete: bool,
+    /// Whether an earlier host has the same steps.
+    is_repeated: bool,
+}
+
+impl HostDeclarations<'_> {
+    fn find_mistakes(&self, checks: &DeclarationChecks<'_, '_>, written: &Mutex<WrittenValues<'_>>) -> Vec<Diag> {
+        let mut diags = DiagList::default();
+        self.whole.iter().for_each(|instance| checks.check_rules(instance, &mut diags));
+        let has_bad_values = self.is_incomplete || diags.0.iter().any(is_failed_rule);
+        if !self.is_repeated {
+            self.check_steps(checks, written, &mut diags);
         }
         // A recipe that reads the rejected value of another one finds no parameter, or no row of a table. Misspelled
         // names of parameters are found before, in the text.
-        let is_consequence = |diag: &Diag| has_bad_values && diag.code == DiagCode::UnknownName;
-        diags.0.extend(own_diags.0.into_iter().filter(|diag| !is_consequence(diag)));
+        diags.0.retain(|diag| !has_bad_values || diag.code != DiagCode::UnknownName);
+        diags.0
+    }
+
+    fn check_steps(
+        &self,
+        checks: &DeclarationChecks<'_, '_>,
+        written: &Mutex<WrittenValues<'_>>,
+        diags: &mut DiagList,
+    ) {
+        self.whole.iter().for_each(|instance| checks.check_verifications(instance, diags));
+        let steps = self.whole.iter().flat_map(|own| own.recipe.steps.iter().map(move |step| (own, step)));
+        let mut turns = Vec::new();
+        for (instance, step) in steps {
+            let expanded = checks.expander.expand_step(self.host, instance, step, checks.known);
+            let is_broken = is_broken_step(step, checks.broken);
+            checks.check_export_scripts(instance, step, diags);
+            for turn in expanded.iter() {
+                report_step_mistakes(turn, instance, (step, is_broken), written, diags);
+                checks.check_effective((instance, step), turn, diags);
+            }
+            turns.push((step, expanded));
+        }
+        step_conflicts::check_host(self.host, &turns, diags);
     }
 }
 
@@ -473,7 +506,7 @@ fn report_step_mistakes(
     turn: &ExpandedStep,
     instance: &RecipeInstance,
     (step, is_broken): (&RecipeStep, bool),
-    written: &mut WrittenValues<'_>,
+    written: &Mutex<WrittenValues<'_>>,
     diags: &mut DiagList,
 ) {
     if let ExpansionState::Resource(resource) = &turn.state
@@ -489,6 +522,7 @@ fn report_step_mistakes(
             DiagCode::BadTemplate | DiagCode::UnknownName | DiagCode::MissingKey => !is_broken,
             _ => true,
         });
+        let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
         diags.0.extend(
             new.map(|diag| {
                 written.move_to_param(diag, instance, step).unwrap_or_else(|| add_applied_at(diag, instance))

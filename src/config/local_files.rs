@@ -58,10 +58,11 @@ impl LocalFileStore {
             }
             None => {
                 let content = self.read_content(folder, name, span).map_err(|diag| *diag);
-                if let Ok(mut map) = self.read.write() {
-                    map.insert(key, content.clone());
+                match self.read.write() {
+                    // Another thread may have read it first: all see the same content.
+                    Ok(mut map) => map.entry(key).or_insert(content).clone(),
+                    Err(_) => content,
                 }
-                content
             }
         };
         content.map_err(|diag| Box::new(diag.with_span(span)))

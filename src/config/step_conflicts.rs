@@ -5,8 +5,8 @@ use super::{Host, RecipeInstance, RecipeStep};
 use crate::diag::{Diag, DiagCode, DiagList, Span};
 use crate::model::{StepId, Value, list_directories, resolve_directories};
 use crate::resource::DeclaredMembership;
+use hashbrown::{HashMap, HashSet};
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Finds conflicts. Hosts with the same recipes and values are checked once.
@@ -64,14 +64,14 @@ impl ConflictFinder {
         };
         own.iter().all(shared) && !self.seen.insert(own.iter().map(|instance| Arc::as_ptr(instance) as usize).collect())
     }
+}
 
-    /// Compares the claims of all steps of one host.
-    pub fn check_host(&self, host: &Host, turns: &[(&Arc<RecipeStep>, Arc<[ExpandedStep]>)], diags: &mut DiagList) {
-        let own = turns.iter().flat_map(|(step, turns)| turns.iter().map(move |turn| (*step, turn)));
-        let mut claims = HostClaims::with_links(own.clone().map(|(_, turn)| turn));
-        for conflict in own.flat_map(|(step, turn)| claims.add_step(step, turn)) {
-            diags.push(conflict.into_diag(host));
-        }
+/// Compares the claims of all steps of one host.
+pub(super) fn check_host(host: &Host, turns: &[(&Arc<RecipeStep>, Arc<[ExpandedStep]>)], diags: &mut DiagList) {
+    let own = turns.iter().flat_map(|(step, turns)| turns.iter().map(move |turn| (*step, turn)));
+    let mut claims = HostClaims::with_links(own.clone().map(|(_, turn)| turn));
+    for conflict in own.flat_map(|(step, turn)| claims.add_step(step, turn)) {
+        diags.push(conflict.into_diag(host));
     }
 }
 

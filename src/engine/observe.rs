@@ -14,7 +14,7 @@ use super::window::note_drain_obstacles;
 use crate::config::{ExpansionState, ExportedValues, PendingInput, Project, StepExpander};
 use crate::facts::FactPool;
 use crate::graph::StepIndex;
-use crate::model::{HostName, SecretStore};
+use crate::model::{self, HostName, SecretStore};
 use crate::plan::{
     self, ChosenHosts, HostContext, MissingCluster, ObservedHost, OtherHosts, PlanContext, UnreachableReason,
 };
@@ -296,7 +296,7 @@ impl ObservationRun<'_> {
         hosts: &[HostName],
     ) -> Vec<(ObservedHost, Option<Box<S>>, Duration)> {
         let mut list = Vec::with_capacity(hosts.len());
-        let replayed = plan::map_parallel(hosts, |host| self.observe_host::<S>(host.clone()).now_or_never());
+        let replayed = model::map_parallel(hosts, |host| self.observe_host::<S>(host.clone()).now_or_never());
         for (host, replayed) in hosts.iter().zip(replayed) {
             list.push(match replayed {
                 Some(done) => done,
@@ -340,8 +340,7 @@ impl ObservationRun<'_> {
 
     async fn run_trips(&self, link: &(impl ReadOnlySession + ?Sized), host: &HostName) -> ObservedHost {
         let secrets = &self.project.secrets;
-        let blank = ObservedHost::from_observation(host, Default::default(), 0);
-        let mut seen = query_host(self.project, link, host, &self.list_needed_probes(&blank)).await;
+        let mut seen = query_host(self.project, link, host, &self.list_first_probes(host)).await;
         if !seen.is_observed() {
             return seen;
         }
@@ -374,6 +373,15 @@ impl ObservationRun<'_> {
         }
     }
 
+    /// Returns the probes of the first trip. A recording answers any number of trips at no cost: its facts are read alone,
+    /// so that steps are expanded once, with them. Without them nothing else is known to be needed than with them.
+    fn list_first_probes(&self, host: &HostName) -> BTreeSet<Probe> {
+        if self.options.replay.observed.is_some() && !self.project.exports_values() {
+            return plan::collect_host_probes(host, self.facts);
+        }
+        self.list_needed_probes(&ObservedHost::from_observation(host, Default::default(), 0))
+    }
+
     fn list_needed_probes(&self, seen: &ObservedHost) -> BTreeSet<Probe> {
         let (exports, chosen) = (ExportedValues::new(), ChosenHosts::new());
         let ground = self.plan_context(&exports, &chosen, &self.project.secrets);
@@ -382,7 +390,12 @@ impl ObservationRun<'_> {
             .unwrap_or_default()
     }
 
+    /// Reports whether a step of a host waits for a value that another step exports.
     fn needs_exports(&self, seen: &ObservedHost) -> bool {
+        // Otherwise every step of each of many hosts would be expanded once more.
+        if !self.project.exports_values() {
+            return false;
+        }
         let (exports, chosen) = (ExportedValues::new(), ChosenHosts::new());
         let ground = self.plan_context(&exports, &chosen, &self.project.secrets);
         let Some(case) = HostContext::new(ground, &seen.host, seen).filter(|_| seen.is_observed()) else {

@@ -27,7 +27,6 @@ mod observed_host;
 mod ongoing_work;
 mod other_inventories;
 mod package_effects;
-mod parallel;
 mod planner;
 mod preconditions;
 mod record_identity;
@@ -79,7 +78,6 @@ pub use observed_host::{
     HostReachability, HostRefusal, ObservedHost, ObservedNode, StalePlanReason, UnreachableReason,
 };
 pub use ongoing_work::OngoingWork;
-pub use parallel::{map_large_parallel, map_parallel};
 pub use planner::{PlanInputs, list_blocked_steps, list_hosts_in_order, plan};
 pub use preconditions::{collect_preconditions, describe_changed_preconditions};
 pub use recorded_resources::{collect_former_resources, resource_identity};
@@ -90,8 +88,8 @@ pub use rehearsal::{
     find_undeclared_effects,
 };
 pub use required_probes::{
-    collect_probes, collect_verify_probes, find_restart_inputs, find_trace_path, is_restart_input, list_export_probes,
-    list_step_probes, list_verified_facts,
+    collect_host_probes, collect_probes, collect_verify_probes, find_restart_inputs, find_trace_path, is_restart_input,
+    list_export_probes, list_step_probes, list_verified_facts,
 };
 pub use rollout::{
     QuorumGroup, RolloutPlan, RolloutProgress, StartRefusal, WindowDecision as WindowTurn, WindowWaiters,

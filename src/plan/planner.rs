@@ -8,7 +8,6 @@ use super::host_context::{ChosenHosts, HostContext, PlanContext};
 use super::identity::HostIdentities;
 use super::model::{HostPlan, HostWarning, Plan, PlanPolicy, StepPlan, VerifyPlan};
 use super::ongoing_work::OngoingWork;
-use super::parallel::map_parallel;
 use super::rule_warnings::{collect_accepted_rules, collect_rule_warnings};
 use super::shared_list::SharedList;
 use super::step_planner::StepPlanner;
@@ -21,7 +20,7 @@ use super::{
     rollout,
 };
 use crate::config::{ExportedValues, Project, StepExpander, StepFilter};
-use crate::model::{ContentPool, HostName, SecretStore, StepVerdict};
+use crate::model::{ContentPool, HostName, SecretStore, StepVerdict, map_parallel};
 use std::collections::BTreeSet;
 
 /// The format version of a plan file.

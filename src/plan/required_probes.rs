@@ -3,7 +3,7 @@
 use super::host_context::{HostContext, StepInstance};
 use super::undeclared;
 use crate::config::{ConditionOutcome, ExpansionState, RecipeInstance, RecipeVerification};
-use crate::model::StepId;
+use crate::model::{HostName, StepId};
 use crate::probe::{CheckProbe, Probe};
 use crate::resource::Resource;
 use crate::resource::apply_trace::trace_path;
@@ -13,9 +13,7 @@ use std::sync::Arc;
 /// Returns every probe that can be built from what is known now. Called again once the facts are known, it also returns
 /// the probes whose text depends on facts.
 pub fn collect_probes(case: &HostContext<'_>, facts: &BTreeSet<String>) -> BTreeSet<Probe> {
-    let mut probes: BTreeSet<Probe> =
-        facts.iter().filter_map(|name| crate::facts::fact_probe(&case.host.name, name)).collect();
-    probes.extend([Probe::Records, Probe::Account]);
+    let mut probes = collect_host_probes(&case.host.name, facts);
     let turns = case.expand_candidate_steps();
     for turn in &turns {
         probes.extend(list_step_probes(case, turn, &turns));
@@ -25,6 +23,12 @@ pub fn collect_probes(case: &HostContext<'_>, facts: &BTreeSet<String>) -> BTree
     }
     probes.extend(undeclared::list_undeclared_probes(case, &turns));
     probes
+}
+
+/// Returns the probes of a host that do not depend on its steps.
+pub fn collect_host_probes(host: &HostName, facts: &BTreeSet<String>) -> BTreeSet<Probe> {
+    let facts = facts.iter().filter_map(|name| crate::facts::fact_probe(host, name));
+    facts.chain([Probe::Records, Probe::Account]).collect()
 }
 
 fn list_verify_probes(case: &HostContext<'_>, instance: &Arc<RecipeInstance>) -> Vec<Probe> {
