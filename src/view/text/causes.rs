@@ -33,8 +33,11 @@ pub fn group_by_cause<'a>(plan: &'a Plan, keep: impl Fn(&StepPlan) -> bool) -> V
             groups.entry((cause, step_labels(&steps))).or_insert_with(|| new(steps)).hosts.push(&host.host);
         }
     }
-    let order = group::merge_step_order(&plan.hosts);
     let mut groups: Vec<_> = groups.into_values().collect();
+    if groups.is_empty() {
+        return groups;
+    }
+    let order = group::merge_step_order(&plan.hosts);
     groups.sort_by_key(|group| group.steps.first().and_then(|step| order.get(&step.id)));
     groups
 }

@@ -2,11 +2,13 @@
 
 use crate::model::{HostName, StepId};
 use crate::plan::{HostPlan, Plan, StepPlan, UnreachableReason};
+use hashbrown::DefaultHashBuilder;
 use indexmap::IndexMap;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
 /// One step and the hosts on which it has the same effect for the same reason.
+#[derive(Clone)]
 pub struct StepGroup<'a> {
     pub step: &'a StepPlan,
     pub hosts: Vec<&'a HostName>,
@@ -14,26 +16,37 @@ pub struct StepGroup<'a> {
     pub check_differs: bool,
 }
 
+/// Steps by their addresses, which many hosts share: the fields of each are read once. A plan of many hosts has millions.
+type StepAddresses<T> = HashMap<*const StepPlan, T, DefaultHashBuilder>;
+
 /// Returns the groups of the steps selected by `keep`, in plan order.
 pub fn group_steps<'a>(plan: &'a Plan, keep: impl Fn(&StepPlan) -> bool) -> Vec<StepGroup<'a>> {
     let all = plan.hosts.iter().flat_map(|host| host.steps.iter().map(move |step| (&host.host, step)));
-    let mut groups: IndexMap<_, StepGroup<'a>> = IndexMap::new();
-    // Many hosts share a step: its fields are compared once, and its address afterwards.
-    let mut known: HashMap<*const StepPlan, usize> = HashMap::new();
-    for (host, step) in all.filter(|(_, step)| keep(step)) {
+    let mut groups: IndexMap<_, StepGroup<'a>, DefaultHashBuilder> = IndexMap::default();
+    // The position of the step's group, if it is kept.
+    let mut known: StepAddresses<Option<usize>> = HashMap::default();
+    for (host, step) in all {
         let at = *known.entry(std::ptr::from_ref(step)).or_insert_with(|| {
+            if !keep(step) {
+                return None;
+            }
             let entry = groups.entry(shown_fields(step));
             let at = entry.index();
             entry.or_insert_with(|| StepGroup { step, hosts: Vec::new(), check_differs: false });
-            at
+            Some(at)
         });
-        let group = &mut groups[at];
-        group.check_differs |= !std::ptr::eq(group.step, step) && group.step.check != step.check;
-        group.hosts.push(host);
+        if let Some(at) = at {
+            let group = &mut groups[at];
+            group.check_differs |= !std::ptr::eq(group.step, step) && group.step.check != step.check;
+            group.hosts.push(host);
+        }
     }
     let mut groups: Vec<StepGroup<'a>> = groups.into_values().collect();
+    if groups.is_empty() {
+        return groups;
+    }
     let order = merge_step_order(&plan.hosts);
-    groups.sort_by_key(|group| order.get(&group.step.id));
+    groups.sort_by_cached_key(|group| order.get(&group.step.id).copied());
     groups
 }
 
@@ -79,8 +92,11 @@ fn shown_fields(step: &StepPlan) -> impl Hash + Eq + use<'_> {
 pub fn merge_step_order(hosts: &[HostPlan]) -> HashMap<&StepId, usize> {
     let mut merged: Vec<&StepId> = Vec::new();
     let mut known: HashSet<&StepId> = HashSet::new();
+    // Addresses whose steps are in `known`.
+    let mut visited: StepAddresses<()> = HashMap::default();
     for host in hosts {
-        if host.steps.iter().any(|step| !known.contains(&step.id)) {
+        let mut new = host.steps.iter().filter(|step| visited.insert(std::ptr::from_ref(*step), ()).is_none());
+        if new.any(|step| !known.contains(&step.id)) {
             merge_host_order(&mut merged, &mut known, host);
         }
     }

@@ -6,10 +6,11 @@
 
 use super::check_output::CheckOutput;
 use super::group::StepGroup;
-use crate::model::HostName;
+use crate::model::{self, HostName};
 use crate::plan::StepPlan;
 use crate::view::fold::fold_names;
 use crate::view::{escape, format_count};
+use hashbrown::DefaultHashBuilder;
 use indexmap::{IndexMap, IndexSet};
 use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Write as _};
@@ -19,6 +20,8 @@ use std::hash::{Hash, Hasher};
 const MIN_TEXTS_TO_FOLD: usize = 3;
 /// Texts with more differing values are not folded. Words that differ in the same way count once.
 const MAX_DIFFERING_VALUES: usize = 6;
+/// So few groups are not worth a thread.
+const MAX_GROUPS_PER_THREAD: usize = 2000;
 /// Number of values that are named without `-v`.
 const MAX_NAMED_VALUES: usize = 3;
 /// Longer values are cut. The JSON output has the complete value. Characters.
@@ -45,43 +48,37 @@ pub struct HostValue<'a> {
     pub words: Vec<(&'a HostName, &'a str)>,
 }
 
-/// Folds groups that `group::steps` returned.
+/// Folds groups that `group::steps` returned. Steps are folded on all cores if there are many groups: a step whose text
+/// differs on each host has one group per host.
 pub fn fold_host_values(groups: Vec<StepGroup<'_>>) -> Vec<FoldedStep<'_>> {
-    let mut folded: Vec<FoldedStep<'_>> = Vec::new();
-    let mut rest = groups.into_iter().peekable();
-    while let Some(first) = rest.next() {
-        let mut same = vec![first];
-        while let Some(next) = rest.next_if(|next| next.step.id == same[0].step.id) {
-            same.push(next);
-        }
-        folded.extend(fold_step(same));
+    let steps: Vec<&[StepGroup<'_>]> = groups.chunk_by(|one, next| one.step.id == next.step.id).collect();
+    match groups.len() > MAX_GROUPS_PER_THREAD {
+        true => model::map_large_parallel(&steps, |same| fold_step(same)).into_iter().flatten().collect(),
+        false => steps.into_iter().flat_map(fold_step).collect(),
     }
-    folded
 }
 
 /// Folds the texts of one step that differ only in values.
-fn fold_step(groups: Vec<StepGroup<'_>>) -> Vec<FoldedStep<'_>> {
-    let mut buckets: IndexMap<TextShape<'_>, Vec<StepGroup<'_>>> = IndexMap::new();
+fn fold_step<'a>(groups: &[StepGroup<'a>]) -> Vec<FoldedStep<'a>> {
+    let mut buckets: IndexMap<TextShape<'_>, Vec<&StepGroup<'a>>, DefaultHashBuilder> = IndexMap::default();
     for group in groups {
         buckets.entry(TextShape(group.step)).or_default().push(group);
     }
-    buckets.into_values().flat_map(merge_bucket).collect()
+    buckets.into_values().flat_map(|bucket| merge_bucket(&bucket)).collect()
 }
 
 /// Merges the texts of a bucket into one, unless they are too few or too different.
-fn merge_bucket(bucket: Vec<StepGroup<'_>>) -> Vec<FoldedStep<'_>> {
-    let values = if bucket.len() < MIN_TEXTS_TO_FOLD { Vec::new() } else { collect_differing_values(&bucket) };
+fn merge_bucket<'a>(bucket: &[&StepGroup<'a>]) -> Vec<FoldedStep<'a>> {
+    let values = if bucket.len() < MIN_TEXTS_TO_FOLD { Vec::new() } else { collect_differing_values(bucket) };
+    let [first, ..] = bucket else { return Vec::new() };
     if values.is_empty() {
-        return bucket.into_iter().map(unfolded_step).collect();
+        return bucket.iter().map(|group| unfolded_step(StepGroup::clone(group))).collect();
     }
-    let mut groups = bucket.into_iter();
-    let Some(mut group) = groups.next() else { return Vec::new() };
-    let shown = group.hosts[0];
-    groups.for_each(|other| {
-        group.check_differs |= other.check_differs || group.step.check != other.step.check;
-        group.hosts.extend(other.hosts);
-    });
-    vec![FoldedStep { group, shown, values, items: Vec::new() }]
+    let differs = |group: &&StepGroup<'a>| group.check_differs || group.step.check != first.step.check;
+    let check_differs = bucket.iter().any(differs);
+    let hosts = bucket.iter().flat_map(|group| group.hosts.iter().copied()).collect();
+    let group = StepGroup { step: first.step, hosts, check_differs };
+    vec![FoldedStep { group, shown: first.hosts[0], values, items: Vec::new() }]
 }
 
 fn unfolded_step(group: StepGroup<'_>) -> FoldedStep<'_> {
@@ -90,7 +87,7 @@ fn unfolded_step(group: StepGroup<'_>) -> FoldedStep<'_> {
 
 /// Returns the words that differ between texts of one shape. Places that differ in the same way are one value. Returns
 /// none if there are more than [`MAX_DIFFERING_VALUES`].
-fn collect_differing_values<'a>(bucket: &[StepGroup<'a>]) -> Vec<HostValue<'a>> {
+fn collect_differing_values<'a>(bucket: &[&StepGroup<'a>]) -> Vec<HostValue<'a>> {
     let [first, others @ ..] = bucket else { return Vec::new() };
     let shown: Vec<TextWord<'a>> = split_words(first.step).collect();
     let Some(WordColumns { of_words, constant }) = compare_texts(&shown, others) else { return Vec::new() };
@@ -136,7 +133,7 @@ struct WordColumns {
 }
 
 /// Compares texts of one shape with the first of them. Returns `None` if they differ in more than [`MAX_DIFFERING_VALUES`] ways.
-fn compare_texts<'a>(shown: &[TextWord<'a>], others: &[StepGroup<'a>]) -> Option<WordColumns> {
+fn compare_texts<'a>(shown: &[TextWord<'a>], others: &[&StepGroup<'a>]) -> Option<WordColumns> {
     let mut texts: HashMap<&str, usize> = HashMap::new();
     let mut of_words: Vec<usize> = Vec::with_capacity(shown.len());
     for word in shown {
@@ -147,7 +144,7 @@ fn compare_texts<'a>(shown: &[TextWord<'a>], others: &[StepGroup<'a>]) -> Option
     let mut columns = constant;
     for group in others {
         // Words of one column stay together if this text has the same word for all of them.
-        let mut parted: HashMap<(usize, &str), usize> = HashMap::new();
+        let mut parted: HashMap<(usize, &str), usize, DefaultHashBuilder> = HashMap::default();
         for ((word, own), column) in shown.iter().zip(split_words(group.step)).zip(&mut of_words) {
             if own.text != word.text {
                 *column = *parted.entry((*column, own.text)).or_insert_with(|| {

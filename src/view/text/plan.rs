@@ -1,9 +1,14 @@
 //! Plans: changes, then blocked and unknown steps, then the summary.
 
+use super::host_values::FoldedStep;
 use super::{TextWriter, group, item_fold, plan_sections, plan_summary, step, windows};
+use crate::model::map_large_parallel;
 use crate::plan::{Plan, PlanCounts, StepPlan};
 use crate::view::escape;
 use std::io::{self, Write};
+
+/// The changes of so many hosts are written on all cores.
+const MANY_HOSTS: usize = 1000;
 
 /// Writes the whole plan.
 pub fn write_plan(text: &TextWriter, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
@@ -30,11 +35,21 @@ fn write_header(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn write_changes(plan: &Plan, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
-    for folded in item_fold::fold_steps(group::group_steps(plan, StepPlan::will_run)) {
-        step::write_step(&folded, verbose, out)?;
-        writeln!(out)?;
+    let folded = item_fold::fold_steps(group::group_steps(plan, StepPlan::will_run));
+    if plan.hosts.len() < MANY_HOSTS {
+        return folded.iter().try_for_each(|step| write_change(step, verbose, out));
     }
-    Ok(())
+    // The names of many hosts take long to fold.
+    let texts = map_large_parallel(&folded, |step| {
+        let mut text = Vec::new();
+        write_change(step, verbose, &mut text).map(|()| text)
+    });
+    texts.into_iter().try_for_each(|text| out.write_all(&text?))
+}
+
+fn write_change(folded: &FoldedStep<'_>, verbose: bool, out: &mut dyn Write) -> io::Result<()> {
+    step::write_step(folded, verbose, out)?;
+    writeln!(out)
 }
 
 fn write_next_step(text: &TextWriter, counts: &PlanCounts, out: &mut dyn Write) -> io::Result<()> {
