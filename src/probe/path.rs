@@ -14,7 +14,8 @@ use super::{Observation, PathInfo, PathState, PathType, ProbeReading, Unanswered
 use crate::model::UntrustedText;
 use crate::script::{ShellFragment, safe_path};
 use base64::Engine as _;
-use std::collections::{BTreeMap, BTreeSet};
+use hashbrown::DefaultHashBuilder;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Bytes of quoted names per section: the kernel accepts 131,072 as one argument.
 const NAMES_CAP: usize = 60_000;
@@ -231,7 +232,7 @@ pub(super) struct PathOutput<'a> {
     /// Links that lead to nothing.
     dangling: BTreeSet<&'a [u8]>,
     /// `stat`'s output about paths that it could not read; `None` if it is incomplete.
-    errors: Option<&'a str>,
+    errors: Option<PathErrors<'a>>,
     sums: Option<BTreeMap<Vec<u8>, &'a str>>,
     /// Digests of files that were read separately. They precede `sums`, and follow again with a body.
     single: BTreeMap<&'a [u8], &'a str>,
@@ -241,11 +242,11 @@ pub(super) struct PathOutput<'a> {
 
 fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observation) {
     let seen = PathOutput::parse(&raw.stdout);
-    let wanted: Vec<&Probe> =
-        section.probes.iter().filter(|p| matches!(p, Probe::Path { want: Some(_), .. })).collect();
+    // The probes of a section differ, so that each want has a number of its own.
+    let mut next = 0..;
     for probe in &section.probes {
-        let Some(path) = probe_path(probe) else { continue };
-        let number = wanted.iter().position(|other| *other == probe);
+        let Probe::Path { path, want } = probe else { continue };
+        let number = want.as_ref().and_then(|_| next.next());
         let answer = seen.answer_path(path, number, probe).unwrap_or_else(|| Err(raw.explain_missing(section)));
         out.insert(probe.clone(), answer);
     }
@@ -260,7 +261,7 @@ impl<'a> PathOutput<'a> {
                 b"barred" => fields.next_row::<2>().map(|[link, why]| {
                     seen.barred.insert(link, why);
                 }),
-                b"errors" => fields.next().map(|errors| seen.errors = parse_utf8(errors)),
+                b"errors" => fields.next().map(|errors| seen.errors = parse_utf8(errors).map(PathErrors::parse)),
                 b"dangling" => fields.next().map(|link| {
                     seen.dangling.insert(link);
                 }),
@@ -328,7 +329,7 @@ impl<'a> PathOutput<'a> {
             return Some(Err(UnansweredReason { barred: true, ..UnansweredReason::new(String::from_utf8_lossy(why)) }));
         }
         let Some(info) = self.rows.get(path.as_bytes()) else {
-            let absent = explain_missing_row(self.errors?, path);
+            let absent = self.errors.as_ref()?.explain_missing(path);
             return Some(absent.map(|()| ProbeReading::Path(PathState::Absent)));
         };
         let mut info = PathInfo { dangling: self.dangling.contains(path.as_bytes()), ..info.clone() };
@@ -377,19 +378,56 @@ fn unescape_name(name: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Interprets a missing `stat` row for `path`: `Ok` if the path does not exist.
-fn explain_missing_row(errors: &str, path: &str) -> Result<(), UnansweredReason> {
-    let gone = |line: &&str| line.ends_with(": No such file or directory") || line.ends_with(": Not a directory");
-    let of_path = format!("'{path}': ");
-    let own = errors.lines().find(|line| line.contains(&of_path));
-    match own {
-        Some(line) if gone(&line) => Ok(()),
-        Some(line) => Err(UnansweredReason::new(line.rsplit(": ").next().unwrap_or(line).to_lowercase())),
-        // A name with quotes or control characters is spelled differently there; an error common to all lines applies
-        // to it too.
-        None if !errors.is_empty() && errors.lines().all(|line| gone(&line)) => Ok(()),
-        None => Err(UnansweredReason::new("`stat` could not read it").with_message(errors)),
+/// `stat`'s output about paths that it could not read, by the paths that it names.
+struct PathErrors<'a> {
+    text: &'a str,
+    /// The first line about each quoted name, with its number.
+    by_name: HashMap<&'a str, (usize, &'a str), DefaultHashBuilder>,
+    /// Lines that are not about exactly one quoted name, with their numbers.
+    others: Vec<(usize, &'a str)>,
+    /// Whether every line says that a path does not exist.
+    all_gone: bool,
+}
+
+impl<'a> PathErrors<'a> {
+    fn parse(text: &'a str) -> Self {
+        let (mut by_name, mut others, mut all_gone) = (HashMap::default(), Vec::new(), !text.is_empty());
+        for (number, line) in text.lines().enumerate() {
+            all_gone &= is_gone(line);
+            let mut parts = line.split('\'');
+            match (parts.next(), parts.next(), parts.next(), parts.next()) {
+                (Some(_), Some(name), Some(rest), None) if rest.starts_with(": ") => {
+                    by_name.entry(name).or_insert((number, line));
+                }
+                _ => others.push((number, line)),
+            }
+        }
+        Self { text, by_name, others, all_gone }
     }
+
+    /// Interprets a missing row for `path`: `Ok` if the path does not exist.
+    fn explain_missing(&self, path: &str) -> Result<(), UnansweredReason> {
+        let among_others = match self.others.is_empty() {
+            true => None,
+            false => {
+                let quoted = format!("'{path}': ");
+                self.others.iter().find(|(_, line)| line.contains(&quoted))
+            }
+        };
+        // The first line counts.
+        match self.by_name.get(path).into_iter().chain(among_others).min_by_key(|(number, _)| *number) {
+            Some((_, line)) if is_gone(line) => Ok(()),
+            Some((_, line)) => Err(UnansweredReason::new(line.rsplit(": ").next().unwrap_or(line).to_lowercase())),
+            // A name with quotes or control characters is spelled differently there; an error common to all lines
+            // applies to it too.
+            None if self.all_gone => Ok(()),
+            None => Err(UnansweredReason::new("`stat` could not read it").with_message(self.text)),
+        }
+    }
+}
+
+fn is_gone(line: &str) -> bool {
+    line.ends_with(": No such file or directory") || line.ends_with(": Not a directory")
 }
 
 #[cfg(test)]

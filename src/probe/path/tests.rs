@@ -75,7 +75,8 @@ fn body_is_assigned_only_to_the_probe_that_wanted_it() {
 
 #[test]
 fn absent_path_is_distinguished_from_permission_denied() {
-    let said = |errors: &str, path: &str| explain_missing_row(errors, path).map_err(|unknown| unknown.why);
+    let said =
+        |errors: &str, path: &str| PathErrors::parse(errors).explain_missing(path).map_err(|unknown| unknown.why);
     let gone = "stat: cannot statx '/a': No such file or directory\nstat: cannot statx '/b/c': Not a directory";
     assert_eq!(said(gone, "/a"), Ok(()));
     assert_eq!(said(gone, "/b/c"), Ok(()));
@@ -85,6 +86,25 @@ fn absent_path_is_distinguished_from_permission_denied() {
     assert_eq!(said(&both, "/root/x"), Err("permission denied".into()));
     assert_eq!(said(&both, "/li\nne"), Err("`stat` could not read it".into()));
     assert_eq!(said("", "/a"), Err("`stat` could not read it".into()));
+}
+
+#[test]
+fn first_line_about_a_missing_path_counts() {
+    let said =
+        |errors: &str, path: &str| PathErrors::parse(errors).explain_missing(path).map_err(|unknown| unknown.why);
+    let denied = "stat: cannot statx '/a': Permission denied";
+    let gone = "stat: cannot statx '/a': No such file or directory";
+    // A name with a quote of its own.
+    let quoted = "stat: cannot statx '/it's/'/a': No such file or directory";
+    for (errors, expected) in [
+        (format!("{denied}\n{gone}"), Err("permission denied".to_owned())),
+        (format!("{gone}\n{denied}"), Ok(())),
+        (format!("{quoted}\n{denied}"), Ok(())),
+        (format!("{denied}\n{quoted}"), Err("permission denied".to_owned())),
+    ] {
+        assert_eq!(said(&errors, "/a"), expected, "{errors}");
+    }
+    assert_eq!(said(&format!("{denied}\n{quoted}"), "/it's/'/a"), Ok(()));
 }
 
 #[test]
