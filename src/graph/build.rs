@@ -6,8 +6,9 @@ use super::phase_wait::{PhaseWait, list_phase_waits};
 use super::{Graph, cycle};
 use crate::diag::Diag;
 use crate::model::{StepId, StepPhase};
+use hashbrown::HashMap;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap};
 
 impl Graph {
     /// Builds the graph of `steps` and `links`. Skips links to undeclared steps, which the caller has already reported.

@@ -13,7 +13,7 @@ mod waves;
 pub use edge::{DependencyKind, DependencyLink, GraphEdge, GraphEndpoint, GraphStep, StepIndex};
 
 use crate::model::StepId;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::Arc;
 
 /// All declared steps with their edges, without cycles.

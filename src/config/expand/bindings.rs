@@ -7,8 +7,9 @@ use crate::config::template::{TemplateBindings, TemplateRoot, build_exports, bui
 use crate::config::{FactSource, Host, Project, RecipeInstance};
 use crate::facts::Facts;
 use crate::model::HostName;
+use hashbrown::HashMap;
 use minijinja::Value;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
 
 /// Builds the names for one project. Names that hosts share are built once.

@@ -18,7 +18,7 @@ use crate::model::{StepId, Value};
 use crate::probe::ObjectsQuery;
 
 use bindings::BindingsBuilder;
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::sync::{Arc, RwLock};
 use template_reads::{StepTemplateCache, StepTemplateInfo, TemplateReads};
 

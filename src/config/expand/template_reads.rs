@@ -4,7 +4,8 @@ use super::recipe_files::read_template_file;
 use crate::config::template::{TemplateForm, TemplateProgram, TemplateRoot};
 use crate::config::template_list::list_step_templates;
 use crate::config::{Project, Recipe, RecipeStep};
-use std::collections::{BTreeSet, HashMap};
+use hashbrown::HashMap;
+use std::collections::BTreeSet;
 use std::sync::{Arc, RwLock};
 
 /// Names that a set of templates reads.

@@ -9,10 +9,11 @@ use super::template_scan::{self, TemplateRead, TemplateScan};
 use super::value_tree::{TemplateBindings, has_whole_placeholders};
 use super::{EvalOutcome, ExpectOutcome, TemplateError, filters};
 use crate::model::{SecretStore, Value as Json};
+use hashbrown::HashMap;
 use minijinja::machinery::{CodeGenerator, Instructions, eval, make_string_output, parse, parse_expr};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock, RwLock};
 
@@ -315,7 +316,8 @@ impl TemplateProgram {
 /// Compiled programs by text. Each text is compiled once per project.
 #[derive(Debug, Default)]
 pub(in crate::config) struct ProgramCache {
-    compiled: RwLock<HashMap<(TemplateForm, Box<str>), CompiledProgram>>,
+    /// By form.
+    compiled: [RwLock<HashMap<Box<str>, CompiledProgram>>; 2],
     usage: Arc<ProjectUsage>,
 }
 
@@ -323,21 +325,22 @@ type CompiledProgram = Arc<Result<TemplateProgram, TemplateError>>;
 
 impl ProgramCache {
     pub fn get(&self, source: &str, form: TemplateForm) -> CompiledProgram {
-        let key = (form, Box::from(source));
-        let held = self.compiled.read().map(|map| map.get(&key).cloned());
+        let compiled = &self.compiled[form as usize];
+        let held = compiled.read().map(|map| map.get(source).cloned());
         if let Ok(Some(program)) = held {
             return program;
         }
         let program = Arc::new(TemplateProgram::compile_with_usage(source, form, &self.usage));
-        if let Ok(mut map) = self.compiled.write() {
-            map.insert(key, program.clone());
+        if let Ok(mut map) = compiled.write() {
+            map.insert(source.into(), program.clone());
         }
         program
     }
 
     /// Returns every program that was compiled so far, including failed ones.
     pub fn compiled_programs(&self) -> Vec<CompiledProgram> {
-        self.compiled.read().map(|map| map.values().cloned().collect()).unwrap_or_default()
+        let maps = self.compiled.iter().filter_map(|map| map.read().ok());
+        maps.flat_map(|map| map.values().cloned().collect::<Vec<_>>()).collect()
     }
 }
 
