@@ -4,7 +4,7 @@ use crate::config::{HostBarrier, Project, Recipe, RecipeEdge as Declared, Recipe
 use crate::graph::{DependencyKind, Graph, GraphEdge, StepIndex};
 use crate::model::{HostName, StepPhase, StepScope};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::ChosenHosts;
 use super::unmet_dependency::DependencyShortfall;
@@ -72,13 +72,16 @@ pub struct StepTable {
     steps: Vec<Option<(Arc<Recipe>, Arc<RecipeStep>)>>,
     /// `file:line:col` of each step.
     places: Vec<Arc<str>>,
+    /// The recipes that each step depends on in the graph of all hosts, computed on first use.
+    needed: Vec<OnceLock<Box<[Arc<str>]>>>,
 }
 
 impl StepTable {
     /// Collects the steps of all recipes of a project.
     pub fn new(project: &Project) -> Self {
         let count = project.graph.order().len();
-        let mut table = Self { steps: vec![None; count], places: vec!["".into(); count] };
+        let needed = std::iter::repeat_with(OnceLock::new).take(count).collect();
+        let mut table = Self { steps: vec![None; count], places: vec!["".into(); count], needed };
         for recipe in project.recipes.values() {
             for step in &recipe.steps {
                 if let Some(index) = project.graph.find_step(&recipe.name, &step.name) {
@@ -104,6 +107,12 @@ impl StepTable {
         self.places.get(index.0 as usize).cloned().unwrap_or_else(|| "".into())
     }
 
+    /// Returns the recipes that a step depends on in the project's graph: its own, and those that it needs, sorted.
+    pub(super) fn list_needed_recipes(&self, graph: &Graph, index: StepIndex) -> Option<&[Arc<str>]> {
+        let needed = self.needed.get(index.0 as usize)?;
+        Some(needed.get_or_init(|| list_needed_recipes(graph, index)))
+    }
+
     /// Returns whether an edge leads to other hosts.
     pub fn crosses_hosts(&self, edge: &GraphEdge) -> bool {
         let scope = |index| self.find_step(index).map(|step| step.scope);
@@ -118,6 +127,14 @@ impl StepTable {
             }
         }
     }
+}
+
+/// Returns the recipes that a step depends on in a graph: its own, and those that it needs, sorted.
+pub(super) fn list_needed_recipes(graph: &Graph, index: StepIndex) -> Box<[Arc<str>]> {
+    let edges = graph.incoming_edges(index).filter(|edge| edge.why != DependencyKind::After);
+    let needed: BTreeSet<&Arc<str>> =
+        edges.map(|edge| edge.from).chain([index]).map(|step| &graph.step_id(step).recipe).collect();
+    needed.into_iter().cloned().collect()
 }
 
 /// Returns the step that an edge between steps of one host refers to on that host. In written order, a step that does

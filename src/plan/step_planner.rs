@@ -3,7 +3,7 @@
 use super::assessment::{PackageListsAge, StepAssessment, StepPredictions, assess_step, unknown_assessment};
 use super::check_run::find_step_check;
 use super::cross_host::{CrossHostStatus, CrossHostView, PlannedStepStatus};
-use super::cross_host_edges::resolve_predecessor;
+use super::cross_host_edges::{list_needed_recipes, resolve_predecessor};
 use super::guard::{find_guard_time, find_unfinished_run};
 use super::host_context::{HostContext, StepInstance};
 use super::missing_cluster::ClusterMaker;
@@ -22,6 +22,7 @@ use crate::model::{
 };
 use crate::probe::Probe;
 use crate::resource::{Assessment, EffectReach, PackageChanges, ProvidedItem};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -141,7 +142,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
     fn plan_step(&mut self, turn: &StepInstance<'a>) -> StepPlan {
         let needed = match self.ahead.changing.is_empty() {
             // No earlier step will change.
-            true => Vec::new(),
+            true => Cow::default(),
             false => self.list_needed_recipes(turn),
         };
         // A wait does not affect the next wait, and a precaution usually changes nothing.
@@ -239,34 +240,31 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
         ruling
     }
 
-    /// Returns the recipes that a step instance depends on: its own, and those that it needs.
-    fn list_needed_recipes(&self, turn: &StepInstance<'_>) -> Vec<&'w str>
-    where
-        'a: 'w,
-    {
-        let graph = self.case.graph;
-        let edges = graph.incoming_edges(turn.index).filter(|edge| edge.why != DependencyKind::After);
-        let mut needed: Vec<&str> = edges.map(|edge| &*graph.step_id(edge.from).recipe).collect();
-        needed.push(&graph.step_id(turn.index).recipe);
-        needed.sort_unstable();
-        needed.dedup();
-        needed
+    /// Returns the recipes that a step instance depends on: its own, and those that it needs, sorted.
+    fn list_needed_recipes(&self, turn: &StepInstance<'_>) -> Cow<'w, [Arc<str>]> {
+        let (own, common) = (self.case.graph, &self.case.ground.project.graph);
+        let known = match std::ptr::eq(own, common) {
+            true => self.outside.spans.steps.list_needed_recipes(common, turn.index),
+            // Recipes that are removed there have a graph of their own.
+            false => None,
+        };
+        known.map_or_else(|| Cow::Owned(list_needed_recipes(own, turn.index).into_vec()), Cow::Borrowed)
     }
 
     /// Returns the last earlier step of the recipes `needed` that will change.
-    fn find_change_before(&self, needed: &[&str], admits: impl Fn(&StepId) -> bool) -> Option<&StepId> {
-        let builds_on = |id: &&StepId| needed.binary_search(&&*id.recipe).is_ok() && admits(id);
+    fn find_change_before(&self, needed: &[Arc<str>], admits: impl Fn(&StepId) -> bool) -> Option<&StepId> {
+        let builds_on = |id: &&StepId| needed.binary_search(&id.recipe).is_ok() && admits(id);
         self.ahead.changing.iter().rfind(builds_on)
     }
 
     /// Returns the last earlier step of the recipes `needed` that changes packages, and the changes of all such steps.
     /// A step that runs once for many hosts does not run again because of a package on one of them.
-    fn find_packages_before(&self, turn: &StepInstance<'_>, needed: &[&str]) -> Option<(StepId, PackageChanges)> {
+    fn find_packages_before(&self, turn: &StepInstance<'_>, needed: &[Arc<str>]) -> Option<(StepId, PackageChanges)> {
         if self.packages.is_empty() || turn.step.scope != StepScope::Host {
             return None;
         }
         let step = self.find_change_before(needed, |id| self.packages.contains_key(id))?;
-        let own = self.packages.iter().filter(|(id, _)| needed.binary_search(&&*id.recipe).is_ok());
+        let own = self.packages.iter().filter(|(id, _)| needed.binary_search(&id.recipe).is_ok());
         Some((step.clone(), own.fold(PackageChanges::default(), |all, (_, one)| all.merge_with(*one))))
     }
 

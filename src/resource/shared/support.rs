@@ -68,11 +68,16 @@ pub(crate) fn unit_name(name: &str) -> String {
 impl EarlierStepEffects {
     /// Reports whether an earlier step provides `thing`, or a package that may provide it.
     pub fn will_provide(&self, thing: &ProvidedItem) -> bool {
-        self.will_exist.iter().any(|brought| match (brought, thing) {
-            (ProvidedItem::Package(_), _) => true,
-            (ProvidedItem::Unit(a), ProvidedItem::Unit(b)) => provides_unit(a, b),
-            (a, b) => a == b,
-        })
+        let first_package = ProvidedItem::Package(String::new());
+        if self.will_exist.contains(thing)
+            || matches!(self.will_exist.range(first_package..).next(), Some(ProvidedItem::Package(_)))
+        {
+            return true;
+        }
+        let ProvidedItem::Unit(unit) = thing else { return false };
+        self.will_exist
+            .iter()
+            .any(|brought| matches!(brought, ProvidedItem::Unit(brought) if provides_unit(brought, unit)))
     }
 }
 
