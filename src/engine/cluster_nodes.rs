@@ -66,6 +66,7 @@ async fn open_declared_cluster(project: &Project, options: &RunOptions) -> Resul
             hint: None,
             said: None,
             absence: None,
+            denied: false,
         }),
     }
 }

@@ -155,11 +155,12 @@ pub(super) fn no_commands_error() -> TransportError {
     host_side_error("the cluster's API is not a host: commands cannot run there".to_owned())
 }
 
-/// Converts an API failure into that of an unreachable host.
+/// Converts an API failure into that of a host.
 fn to_transport_error(error: KubeError) -> TransportError {
     let kind = match error.absence {
         Some(ClusterAbsence::NoKubeconfig) => TransportErrorKind::NoLogin,
         Some(ClusterAbsence::NoAnswer) => TransportErrorKind::NoAnswer,
+        None if error.denied => TransportErrorKind::ApiDenied,
         None => TransportErrorKind::Connect,
     };
     TransportError {

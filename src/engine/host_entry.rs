@@ -138,10 +138,13 @@ fn report_locked(host: &HostName, owner: &UntrustedText) -> HostReport {
     report
 }
 
-/// Reports that the lock could not be taken because of an error.
+/// Reports that the lock could not be taken because of an error. A target that answers and refuses it is reachable.
 fn report_lock_error(host: &HostName, error: &TransportError) -> HostReport {
     let mut report = report_unreachable(host, error);
-    if matches!(error.kind, TransportErrorKind::NotRoot | TransportErrorKind::LockForeign) {
+    if matches!(
+        error.kind,
+        TransportErrorKind::NotRoot | TransportErrorKind::LockForeign | TransportErrorKind::ApiDenied
+    ) {
         report.outcome = HostOutcome::Blocked;
     }
     report

@@ -17,11 +17,13 @@ pub struct KubeError {
     pub said: Option<String>,
     /// Set if a cluster that does not exist yet fails like this too.
     pub absence: Option<ClusterAbsence>,
+    /// Whether the API answered and denied the request (403).
+    pub denied: bool,
 }
 
 impl KubeError {
     pub(super) fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), hint: None, said: None, absence: None }
+        Self { message: message.into(), hint: None, said: None, absence: None, denied: false }
     }
 
     pub(super) fn hint(self, hint: impl Into<String>) -> Self {
@@ -30,6 +32,10 @@ impl KubeError {
 
     pub(super) fn with_absence(self, absence: ClusterAbsence) -> Self {
         Self { absence: Some(absence), ..self }
+    }
+
+    pub(super) fn mark_denied(self) -> Self {
+        Self { denied: true, ..self }
     }
 
     pub(super) fn with_output(self, said: impl Into<String>) -> Self {
@@ -55,6 +61,7 @@ impl KubeError {
             401 => Self::new(format!("`{server}` rejected the credentials (401)"))
                 .hint("check the credentials of this context: they are invalid or expired"),
             403 => Self::new(format!("`{server}` denied the request (403): {said}"))
+                .mark_denied()
                 .hint("grant this permission to the user of this context"),
             code => Self::new(format!("`{server}` returned {code}: {said}")),
         }

@@ -38,6 +38,7 @@ impl ApiRequestError {
             Self::Away(error) => error,
             Self::Said { code: 403, message, .. } => {
                 KubeError::new(format!("`{server}` denied the request (403): {message}"))
+                    .mark_denied()
                     .hint("grant this permission to the user of this context")
             }
             said => KubeError::new(said.api_message()),

@@ -2,6 +2,7 @@
 
 use super::ChangeCertainty;
 use super::canonical_json::{digest_text, to_canonical_json, write_canonical};
+use super::cluster_warnings::advise_unread_records;
 use super::declared_digest::digest_with_key;
 use super::failed_reboot::mark_failed_reboot;
 use super::former_secrets::{declares_secret, held_secret};
@@ -15,7 +16,7 @@ use crate::config::{
 };
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, SecretStore, StepId, StepScope, StepVerdict, UntrustedText, Value};
-use crate::probe::{Probe, ProbeReading};
+use crate::probe::{Probe, ProbeReading, UnansweredReason};
 use crate::resource::{
     Assessment, AssessmentContext, AttributeChange, ChangeAspect, EarlierStepEffects, PackageChanges, ProvidedItem,
     Resource, RestartInput,
@@ -113,11 +114,23 @@ pub fn assess_step(
         }
         _ => judgement,
     };
-    let mut judgement = judgement.mask_secrets(case.ground.secrets);
+    let mut judgement = match case.seen.cluster_records_failure() {
+        // Its records may list objects and marks that the step does not declare any more.
+        Some(why) if judgement.verdict == StepVerdict::Ok => assess_without_records(case, &why, judgement.basis),
+        _ => judgement,
+    };
+    judgement = judgement.mask_secrets(case.ground.secrets);
     if case.ground.project.generated && !judgement.hint_for_host {
         judgement.hint = None;
     }
     StepAssessment { judgement, basis, until, foresight }
+}
+
+/// Evaluates a step of the cluster whose declared objects match, but whose records could not be read.
+fn assess_without_records(case: &HostContext<'_>, why: &UnansweredReason, basis: Value) -> Assessment {
+    let why = format!("the declared objects match, but forge's records in the cluster could not be read: {}", why.why);
+    let hint = Some(advise_unread_records(case.ground.project));
+    Assessment { basis, hint, ..Assessment::unknown(&UnansweredReason::new(why)) }
 }
 
 fn assess_resource(

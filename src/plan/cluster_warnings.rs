@@ -1,11 +1,28 @@
 //! Warnings about what the cluster's API did not let forge see, and about pods that will hold up a drain.
 
 use super::{HostWarning, ObservedHost, ObservedNode};
-use crate::object::ObjectState;
+use crate::config::Project;
+use crate::object::{DEFAULT_NAMESPACE, ObjectState};
 use crate::probe::{Probe, ProbeReading};
 
 /// Maximum number of things that a warning names.
 const MAX_NAMED: usize = 3;
+
+/// Returns how an account gets to read the records.
+pub(super) fn advise_unread_records(project: &Project) -> String {
+    let namespace = project.kubernetes.as_ref().map_or(DEFAULT_NAMESPACE, |access| access.namespace.as_str());
+    format!("let this account `get` and `list` ConfigMaps in the namespace `{namespace}`")
+}
+
+/// Returns the warning for a cluster whose records could not be read.
+pub(super) fn warn_unread_records(seen: &ObservedHost, project: &Project) -> Option<HostWarning> {
+    let why = seen.cluster_records_failure()?.why;
+    let why = format!(
+        "forge's records in the cluster could not be read: {why}. Objects that are not declared any more, and the causes of \
+         changes, were not seen"
+    );
+    Some(HostWarning { why: why.into(), hint: Some(advise_unread_records(project)) })
+}
 
 /// Returns the warning for objects that were compared without a dry run.
 pub(super) fn warn_computed_objects(seen: &ObservedHost) -> Option<HostWarning> {

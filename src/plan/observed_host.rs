@@ -6,7 +6,7 @@ use super::ongoing_work::OngoingWork;
 use super::secret_claims::{list_secret_claims, withhold_bodies};
 use crate::facts::Facts;
 use crate::model::{HostName, StepId, UntrustedText, Value};
-use crate::probe::{GuardTrace, Observation, Probe, ProbeReading, ScriptAccount};
+use crate::probe::{GuardTrace, Observation, Probe, ProbeReading, ScriptAccount, UnansweredReason};
 use indexmap::IndexSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -279,6 +279,14 @@ impl ObservedHost {
         matches!(self.observation.get(&Probe::Account), Ok(ProbeReading::Account(ScriptAccount::Isolated)))
     }
 
+    /// Returns why forge's records in the cluster could not be read, if they were requested there.
+    pub fn cluster_records_failure(&self) -> Option<UnansweredReason> {
+        match self.host.is_cluster() && self.observation.has_answer(&Probe::Records) {
+            true => self.observation.get(&Probe::Records).err(),
+            false => None,
+        }
+    }
+
     /// Reports whether the host answered.
     pub fn is_observed(&self) -> bool {
         self.reach == HostReachability::Observed
@@ -349,4 +357,23 @@ fn parse_records(observation: &Observation) -> HostRecords {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unread_records_are_a_failure_of_the_cluster_only() {
+        let observe = |host: &HostName, answer: Option<Result<ProbeReading, UnansweredReason>>| {
+            let mut seen = Observation::default();
+            answer.into_iter().for_each(|answer| seen.insert(Probe::Records, answer));
+            ObservedHost::from_observation(host, seen, 1).cluster_records_failure()
+        };
+        let (cluster, denied) = (HostName::cluster_api(), UnansweredReason::new("denied (403)"));
+        assert_eq!(observe(&cluster, Some(Err(denied.clone()))), Some(denied.clone()));
+        assert_eq!(observe(&cluster, Some(Ok(ProbeReading::Records(Box::default())))), None);
+        assert_eq!(observe(&cluster, None), None, "they were not requested");
+        assert_eq!(observe(&HostName::new("a"), Some(Err(denied))), None);
+    }
 }

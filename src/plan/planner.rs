@@ -173,6 +173,7 @@ fn plan_host(
     plan.warnings.extend(window::warn_drained_node(seen).filter(|_| plan.window.is_none()));
     plan.warnings.extend(plan.window.as_ref().and_then(|window| warn_device_holders(&case, &turns, window)));
     plan.warnings.extend(cluster_warnings::warn_drain_obstacles(seen).filter(|_| plan.window.is_some()));
+    plan.warnings.extend(cluster_warnings::warn_unread_records(seen, ground.project));
     plan.warnings.extend(cluster_warnings::warn_computed_objects(seen));
     plan.verify = SharedList::from_pool(assess_verifications(&case, &steps), &pools.verify);
     plan.undeclared = list_undeclared(&case, &turns, &steps);

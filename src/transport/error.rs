@@ -63,6 +63,8 @@ pub enum TransportErrorKind {
     NotRoot,
     /// The writer lock is a file of another user; nothing was written.
     LockForeign,
+    /// The target's service answered and denied the request; nothing was written.
+    ApiDenied,
     /// This run no longer holds the writer lock; nothing was run.
     LockLost,
     /// An earlier script of this run is still running on the host; nothing was run.

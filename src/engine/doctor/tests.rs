@@ -315,6 +315,7 @@ fn missing_kubeconfig_is_a_note_if_a_step_creates_the_cluster() {
         hint: Some("set `kubernetes.kubeconfig` to the right file".to_owned()),
         said: None,
         absence,
+        denied: false,
     };
     let report = |absence, makers: &[&str]| {
         let makers = makers.iter().map(|&name| name.to_owned()).collect();

@@ -291,6 +291,7 @@ impl WindowNode<'_> {
             hint: None,
             said: None,
             absence: None,
+            denied: false,
         }))
     }
 

@@ -7,6 +7,7 @@ mod api_faults;
 mod bare_servers;
 mod definitions;
 mod demo;
+mod denials;
 mod drain;
 mod fault_proxy;
 mod helm;
