@@ -20,7 +20,9 @@ pub fn list_unreadable_records<'s>(seen: &'s ObservedHost, cluster: &str) -> Vec
 /// Warns of records that cannot be read.
 pub(super) fn warn_unreadable_records(seen: &ObservedHost, cluster: &str) -> Option<HostWarning> {
     let files = list_unreadable_records(seen, cluster);
-    let mut named: Vec<String> = files.iter().take(MAX_NAMED).map(|file| format!("`{FOLDER}/{file}`")).collect();
+    let in_cluster = seen.host.is_cluster();
+    let name = |file: &&str| if in_cluster { format!("`{file}`") } else { format!("`{FOLDER}/{file}`") };
+    let mut named: Vec<String> = files.iter().take(MAX_NAMED).map(name).collect();
     let rest = files.len().saturating_sub(MAX_NAMED);
     if rest > 0 {
         named.push(format!("{rest} more"));
@@ -30,8 +32,12 @@ pub(super) fn warn_unreadable_records(seen: &ObservedHost, cluster: &str) -> Opt
         1 => ("the record", "this record lists", "it"),
         _ => ("the records", "these records list", "them"),
     };
-    let why = format!("{record} {} cannot be read: objects that only {this} are not compared", named.join(", "));
-    let hint = format!("delete {it}: an apply writes the records of declared steps again");
+    let place = if in_cluster { " in forge's ConfigMap `forge-applied-…`" } else { "" };
+    let why = format!("{record} {}{place} cannot be read: objects that only {this} are not compared", named.join(", "));
+    let hint = match in_cluster {
+        true => format!("remove {it} from its `data`: an apply writes the records of declared steps again"),
+        false => format!("delete {it}: an apply writes the records of declared steps again"),
+    };
     Some(HostWarning { why: why.into(), hint: Some(hint) })
 }
 
@@ -47,6 +53,19 @@ mod tests {
         let state = RecordsState { records, ..RecordsState::default() };
         seen.insert(Probe::Records, Ok(ProbeReading::Records(Box::new(state))));
         ObservedHost::from_observation(&HostName::new("a"), seen, 1)
+    }
+
+    #[test]
+    fn records_of_the_cluster_are_keys_of_a_config_map() {
+        let mut seen = observe(&[("lab_r_2Fa.0123456789ab.json", "{bro")]);
+        seen.host = HostName::cluster_api();
+        let warning = warn_unreadable_records(&seen, "lab").unwrap();
+        assert_eq!(
+            warning.why.raw(),
+            "the record `lab_r_2Fa.0123456789ab.json` in forge's ConfigMap `forge-applied-…` cannot be read: objects that \
+             only this record lists are not compared"
+        );
+        assert!(warning.hint.unwrap().starts_with("remove it from its `data`"));
     }
 
     #[test]
