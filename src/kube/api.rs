@@ -55,15 +55,17 @@ impl ClusterApi {
     ) -> ApiObjectResult {
         let params =
             PatchParams { dry_run, force, field_manager: Some(FIELD_MANAGER.to_owned()), field_validation: None };
-        self.try_request(
-            self.client.request::<Value>(
-                place
-                    .object_request(id)
-                    .patch(&id.name, &params, &Patch::Apply(place.fit_namespace(object).as_ref()))
-                    .map_err(invalid_request_error)?,
-            ),
-        )
-        .await
+        let answer = self
+            .try_request(
+                self.client.request::<Value>(
+                    place
+                        .object_request(id)
+                        .patch(&id.name, &params, &Patch::Apply(place.fit_namespace(object).as_ref()))
+                        .map_err(invalid_request_error)?,
+                ),
+            )
+            .await;
+        self.classify_result(place, id, "patch", answer).await
     }
 
     /// Replaces an object. Its `resourceVersion` must match the live object's.
@@ -75,24 +77,33 @@ impl ClusterApi {
         dry_run: bool,
     ) -> ApiObjectResult {
         let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
-        self.try_request(
-            self.client.request::<Value>(
-                place
-                    .object_request(id)
-                    .replace(&id.name, &params, object.to_string().into_bytes())
-                    .map_err(invalid_request_error)?,
-            ),
-        )
-        .await
+        let answer = self
+            .try_request(
+                self.client.request::<Value>(
+                    place
+                        .object_request(id)
+                        .replace(&id.name, &params, object.to_string().into_bytes())
+                        .map_err(invalid_request_error)?,
+                ),
+            )
+            .await;
+        self.classify_result(place, id, "update", answer).await
     }
 
     /// Changes an object with a merge patch. If the patch has a `resourceVersion`, the live object's must match.
     pub(super) async fn merge_object(&self, place: &ApiCollection, id: &ObjectId, patch: &Value) -> ApiObjectResult {
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        self.try_request(self.client.request::<Value>(
-            place.object_request(id).patch(&id.name, &params, &Patch::Merge(patch)).map_err(invalid_request_error)?,
-        ))
-        .await
+        let answer = self
+            .try_request(
+                self.client.request::<Value>(
+                    place
+                        .object_request(id)
+                        .patch(&id.name, &params, &Patch::Merge(patch))
+                        .map_err(invalid_request_error)?,
+                ),
+            )
+            .await;
+        self.classify_result(place, id, "patch", answer).await
     }
 
     pub(super) async fn create_object(
@@ -103,10 +114,17 @@ impl ClusterApi {
         dry_run: bool,
     ) -> ApiObjectResult {
         let params = PostParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()) };
-        self.try_request(self.client.request::<Value>(
-            place.object_request(id).create(&params, object.to_string().into_bytes()).map_err(invalid_request_error)?,
-        ))
-        .await
+        let answer = self
+            .try_request(
+                self.client.request::<Value>(
+                    place
+                        .object_request(id)
+                        .create(&params, object.to_string().into_bytes())
+                        .map_err(invalid_request_error)?,
+                ),
+            )
+            .await;
+        self.classify_result(place, id, "create", answer).await
     }
 
     /// Deletes the object with that uid, and its dependents.
@@ -116,11 +134,14 @@ impl ClusterApi {
             preconditions: uid.map(|uid| Preconditions { uid: Some(uid), resource_version: None }),
             ..DeleteParams::background()
         };
-        self.try_request(
-            self.client
-                .request::<Value>(place.object_request(id).delete(&id.name, &params).map_err(invalid_request_error)?),
-        )
-        .await
+        let answer = self
+            .try_request(
+                self.client.request::<Value>(
+                    place.object_request(id).delete(&id.name, &params).map_err(invalid_request_error)?,
+                ),
+            )
+            .await;
+        self.classify_result(place, id, "delete", answer).await
     }
 
     /// Returns the last [`MAX_LOG_LINES`] lines of a container's log, at most 32 MiB.
@@ -166,6 +187,19 @@ impl ClusterApi {
             if params.continue_token.is_none() {
                 return Ok(all);
             }
+        }
+    }
+
+    async fn classify_result(
+        &self,
+        place: &ApiCollection,
+        id: &ObjectId,
+        verb: &str,
+        answer: ApiObjectResult,
+    ) -> ApiObjectResult {
+        match answer {
+            Ok(object) => Ok(object),
+            Err(error) => Err(self.classify_denial(place, id, verb, error).await),
         }
     }
 

@@ -12,7 +12,7 @@ use crate::transport::{self, TransportSession};
 use ::kube::Client;
 use ::kube::client::ClientBuilder;
 use ::kube::config::Kubeconfig;
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReviewSpec};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, OnceCell};
@@ -164,10 +164,7 @@ impl ClusterApi {
     /// # Errors
     /// The server does not answer in time, or rejects the credentials.
     pub async fn has_permission(&self, right: ApiPermission) -> Result<bool, KubeError> {
-        let review = SelfSubjectAccessReview { spec: build_access_review(right), ..SelfSubjectAccessReview::default() };
-        let api: ::kube::Api<SelfSubjectAccessReview> = ::kube::Api::all(self.client.clone());
-        let answer = self.send_request(api.create(&::kube::api::PostParams::default(), &review)).await?;
-        Ok(answer.status.is_some_and(|status| status.allowed))
+        self.review_access(build_access_review(right)).await
     }
 
     pub(super) async fn send_request<T>(

@@ -14,6 +14,8 @@ mod cluster_reader;
 mod cordon;
 mod custom_kinds;
 mod delete;
+mod deletion_blocker;
+mod denial;
 mod discovery;
 mod error;
 mod error_status;

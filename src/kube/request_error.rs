@@ -7,6 +7,9 @@ use super::error::KubeError;
 pub(super) enum ApiRequestError {
     /// The API refused: its status and message, and the fields it named, each with its message.
     Said { code: u16, message: String, causes: Vec<(String, String)> },
+    /// The API denied the request (403), although the account has the permission: a quota, limit, policy or webhook rejects
+    /// it, with this message.
+    Rejected(String),
     /// forge itself cannot carry out the request: the message.
     Local(String),
     /// The request was not sent, got no answer, or its credentials were rejected.
@@ -28,7 +31,7 @@ impl ApiRequestError {
     pub fn api_message(&self) -> String {
         match self {
             Self::Said { code, message, .. } if message.is_empty() => format!("the API returned {code}"),
-            Self::Said { message, .. } | Self::Local(message) => message.clone(),
+            Self::Said { message, .. } | Self::Rejected(message) | Self::Local(message) => message.clone(),
             Self::Away(error) => error.message.clone(),
         }
     }
@@ -41,10 +44,16 @@ impl ApiRequestError {
                     .mark_denied()
                     .hint("grant this permission to the user of this context")
             }
+            Self::Rejected(message) => KubeError::new(format!("`{server}` rejected the request (403): {message}"))
+                .mark_denied()
+                .hint(REJECTED_REQUEST_HINT),
             said => KubeError::new(said.api_message()),
         }
     }
 }
+
+/// The account has the permission: granting it again would not help.
+const REJECTED_REQUEST_HINT: &str = "this account has the permission: change the quota, limit, policy or webhook that the message names, or the declaration";
 
 /// Builds a refusal that comes from forge itself.
 pub(super) fn local_request_error(message: &str) -> ApiRequestError {

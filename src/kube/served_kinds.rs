@@ -103,6 +103,21 @@ impl ApiCollection {
         Cow::Owned(object)
     }
 
+    /// Returns the API group; empty for the core group.
+    pub fn group(&self) -> &str {
+        let named = self.base.strip_prefix("/apis/").and_then(|rest| rest.split_once('/'));
+        named.map_or("", |(group, _)| group)
+    }
+
+    pub fn plural(&self) -> &str {
+        &self.plural
+    }
+
+    /// Returns the namespace of an object; `None` for kinds without one.
+    pub fn namespace_of<'i>(&self, id: &'i ObjectId) -> Option<&'i str> {
+        id.namespace.as_deref().filter(|_| self.namespaced)
+    }
+
     pub fn object_request(&self, id: &ObjectId) -> Request {
         self.collection_request(id.namespace.as_deref())
     }

@@ -4,7 +4,7 @@ use super::super::request_error::parse_conflict_manager;
 use super::super::served_kinds::{ApiCollection, ApiDiscovery};
 use super::super::{ClusterApi, KubeError};
 use crate::model::Value;
-use crate::object::ManifestObject;
+use crate::object::{HELM_MANAGER, ManifestObject, ObjectId};
 use ::kube::core::Request;
 use ::kube::core::params::{ListParams, Patch, PatchParams, PostParams};
 use k8s_openapi::api::core::v1::Event;
@@ -94,12 +94,30 @@ impl HelmObjectClient<'_> {
         let request = self.build_apply(object, how, true)?;
         let ask = async {
             match self.request_apply(request).await {
-                Ok(result) => Ok(Some(result)),
-                Err(::kube::Error::Api(status)) if status.code == 403 => Ok(None),
+                Ok(result) => Ok(Ok(result)),
+                Err(::kube::Error::Api(status)) if status.code == 403 => Ok(Err(status.message)),
                 Err(error) => Err(error),
             }
         };
-        self.cluster.send_request(ask).await
+        match self.cluster.send_request(ask).await? {
+            Ok(result) => Ok(Some(result)),
+            Err(message) => match self.is_rejected(object).await {
+                true => Err(KubeError::new(format!("the API rejects {}: {message}", object.display_title(self.home)))),
+                false => Ok(None),
+            },
+        }
+    }
+
+    /// Reports whether a denied apply was rejected by admission: the account has the permission.
+    async fn is_rejected(&self, object: &ManifestObject) -> bool {
+        let Some(place) = self.find_collection(object) else { return false };
+        let id = ObjectId {
+            api_version: object.api_version().to_owned(),
+            kind: object.kind().to_owned(),
+            namespace: Some(object.namespace().unwrap_or(self.home).to_owned()),
+            name: object.name().to_owned(),
+        };
+        matches!(self.cluster.lacks_permission(&place, &id, "patch").await, Ok(false))
     }
 
     fn build_apply(

@@ -27,7 +27,7 @@ impl From<ApiRequestError> for SecretReadError {
     fn from(refusal: ApiRequestError) -> Self {
         match refusal {
             ApiRequestError::Away(error) => Self::Away(error),
-            ApiRequestError::Said { .. } | ApiRequestError::Local(_) => Self::Unreadable,
+            ApiRequestError::Said { .. } | ApiRequestError::Rejected(_) | ApiRequestError::Local(_) => Self::Unreadable,
         }
     }
 }
