@@ -12,6 +12,9 @@ use ::kube::core::subresource::LogParams;
 /// The field manager under which forge sets fields.
 pub(super) const FIELD_MANAGER: &str = "forge";
 
+/// How often an object that changes while it is read is read.
+pub(super) const CHANGED_OBJECT_READS: usize = 3;
+
 /// How many lines of a log are read, from its end.
 pub const MAX_LOG_LINES: usize = 50_000;
 

@@ -1,5 +1,6 @@
 //! Changes to a cluster: calls, one after the other, each by the holder of the cluster's lock.
 
+use super::api::CHANGED_OBJECT_READS;
 use super::callbacks::{CallStopFn, ClusterProgressFn};
 use super::custom_kinds::ESTABLISHED;
 use super::request_error::{ApiRequestError, local_request_error};
@@ -8,8 +9,8 @@ use super::{ClusterWriter, KubeError};
 use crate::model::{SecretStore, Value};
 use crate::object::ClusterCall;
 use crate::object::ObjectId;
-use crate::object::remove_pointers;
 use crate::object::{find_condition, reveal_object};
+use crate::object::{remove_pointers, restore_list_order};
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -94,6 +95,7 @@ impl ClusterWriter {
                 }
                 cluster.replace_object(&place, id, &remove_pointers(&raw, pointers), false).await?;
             }
+            ClusterCall::Order { object } => self.restore_order(object, &served, secrets).await?,
             ClusterCall::Delete { id, uid } => {
                 if !self.delete_and_wait(id, uid, &served, say, stopped).await? {
                     return Ok(None);
@@ -111,6 +113,33 @@ impl ClusterWriter {
             }
         }
         Ok(Some(call.describe_call()))
+    }
+
+    /// Restores the order of list items. The API refuses it if another client changed the object since it was read.
+    async fn restore_order(
+        &self,
+        object: &Value,
+        served: &ApiKindCache,
+        secrets: &SecretStore,
+    ) -> Result<(), ApiRequestError> {
+        let id =
+            ObjectId::from_object(object).ok_or_else(|| local_request_error("an object has no kind or no name"))?;
+        let place = self.require_collection(&id, served).await?;
+        let declared = reveal_object(object, secrets);
+        let mut reads = 1;
+        loop {
+            let Some(mut live) = self.looker.cluster.get_object(&place, &id).await? else {
+                return Err(local_request_error(&format!("{id} no longer exists")));
+            };
+            if restore_list_order(&declared, &mut live).is_empty() {
+                return Ok(());
+            }
+            match self.looker.cluster.replace_object(&place, &id, &live, false).await {
+                // Controllers write the status of the object that was just applied.
+                Err(refusal) if refusal.has_code(409) && reads < CHANGED_OBJECT_READS => reads += 1,
+                done => return done.map(drop),
+            }
+        }
     }
 
     async fn unfinished_call_error(&self, call: &ClusterCall, why: &str) -> KubeError {

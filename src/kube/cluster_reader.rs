@@ -1,16 +1,18 @@
 //! Read-only access to a cluster: live objects, and the results of dry runs.
 
-use super::api::FIELD_MANAGER;
+use super::api::{CHANGED_OBJECT_READS, FIELD_MANAGER};
+use super::deletion_blocker::find_blocker;
 use super::request_error::{ApiRequestError, parse_conflict_manager};
 use super::served_kinds::{ApiCollection, ApiKindCache};
 use super::{ClusterApi, KubeError, records};
 use crate::model::{SecretStore, Value};
 use crate::object::{
-    AddedField, FieldPath, FormerFields, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo,
-    ObjectState,
+    AddedField, FieldPath, FormerFields, ListOrder, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectId,
+    ObjectInfo, ObjectState,
 };
 use crate::object::{
-    Redactor, find_added_fields, find_differences, last_set_time, list_field_managers, remove_pointers,
+    Redactor, find_added_fields, find_differences, find_order_differences, last_set_time, list_field_managers,
+    remove_pointers, restore_list_order,
 };
 use crate::object::{overlay_object, reveal_object, strip_server_fields};
 use crate::probe::{Probe, ProbeReading, ScriptAccount, UnansweredReason};
@@ -45,8 +47,8 @@ fn stored_version(object: &Value) -> Option<&str> {
     object.pointer("/metadata/resourceVersion").and_then(Value::as_str)
 }
 
-/// How often an object that changes while it is read is read.
-const CHANGED_OBJECT_READS: usize = 3;
+/// Number of fields added by hand that are tried one by one if the API refuses to remove all of them.
+const MAX_SINGLE_REMOVALS: usize = 20;
 
 /// Number of nodes from which one list costs less than a request for each of them.
 const MIN_NODES_TO_LIST: usize = 5;
@@ -204,6 +206,7 @@ impl ClusterReader {
                     info.computed = true;
                     let object = raw.as_ref().map_or_else(|| sent.clone(), |raw| overlay_object(raw, &sent));
                     info.conflicts = raw.as_ref().map(|raw| find_conflicts(raw, &object, &info)).unwrap_or_default();
+                    info.orders = raw.as_ref().map(|raw| find_order_differences(&sent, raw)).unwrap_or_default();
                     becomes = Some(strip_server_fields(object));
                 }
                 Err(refusal) => return Err(refusal),
@@ -211,7 +214,8 @@ impl ClusterReader {
                     changed_meanwhile = raw.as_ref().and_then(stored_version) != stored_version(&object);
                     if let Some(raw) = &raw {
                         let removed = self.record_added_fields(&place, id, raw, &object, &sent, &mut info).await?;
-                        let former = FormerFields::compare(raw, &object, FIELD_MANAGER, &removed);
+                        let ordered = self.record_orders(&place, id, raw, &object, &sent, &mut info).await?;
+                        let former = FormerFields::compare(raw, &ordered, FIELD_MANAGER, &removed);
                         info.former = Some(Box::new(former)).filter(|former| former.before != former.after);
                     }
                     becomes = Some(strip_server_fields(object));
@@ -253,12 +257,47 @@ impl ClusterReader {
             Ok(object) => Ok(ObjectDryRun::Becomes(object)),
             Err(refusal) if refusal.has_code(404) && id.namespace.is_some() => Ok(ObjectDryRun::NoNamespace),
             // Then it is unknown whether the API would refuse the apply.
-            Err(refusal) if refusal.is_dry_run_unsupported() => Err(refusal),
+            Err(refusal) if refusal.is_dry_run_unsupported() => Ok(ObjectDryRun::Unsupported(refusal.api_message())),
             Err(refusal @ ApiRequestError::Said { code: 400..=499, .. }) if !refusal.has_code(403) => {
                 Ok(ObjectDryRun::Refused(refusal.api_message()))
             }
+            Err(ApiRequestError::Rejected(message)) => Ok(ObjectDryRun::Rejected(message)),
             Err(refusal) => Err(refusal),
         }
+    }
+
+    /// Finds lists whose items are in another order than declared, and returns the object after the apply with their
+    /// declared order. An order that a dry run restores, such as that of a webhook, is not a difference.
+    async fn record_orders(
+        &self,
+        place: &ApiCollection,
+        id: &ObjectId,
+        raw: &Value,
+        applied: &Value,
+        sent: &Value,
+        info: &mut ObjectInfo,
+    ) -> Result<Value, ApiRequestError> {
+        let (mut ordered_live, mut ordered) = (raw.clone(), applied.clone());
+        let mut found = restore_list_order(sent, &mut ordered_live);
+        let after = restore_list_order(sent, &mut ordered);
+        if !found.is_empty() {
+            match self.cluster.replace_object(place, id, &ordered_live, true).await {
+                Ok(left) => {
+                    let kept = find_order_differences(sent, &left);
+                    found.retain(|order| kept.iter().all(|kept| kept.field != order.field));
+                    if found.is_empty() {
+                        return Ok(applied.clone());
+                    }
+                }
+                Err(refusal) if refusal.has_code(409) => return Err(refusal),
+                Err(ApiRequestError::Away(error)) => return Err(ApiRequestError::Away(error)),
+                Err(refusal) => info.order_refused = Some(refusal.api_message()),
+            }
+        }
+        let new = after.into_iter().filter(|order| found.iter().all(|known| known.field != order.field));
+        let new = new.map(|order| ListOrder { after_apply: true, ..order });
+        info.orders = found.iter().cloned().chain(new).collect();
+        Ok(ordered)
     }
 
     /// Finds fields that were added manually and can be removed, and returns their paths. Fields that a dry run restores
@@ -272,29 +311,62 @@ impl ClusterReader {
         sent: &Value,
         info: &mut ObjectInfo,
     ) -> Result<Vec<FieldPath>, ApiRequestError> {
-        let found = find_added_fields(raw, applied, FIELD_MANAGER, sent);
+        let found = find_added_fields(raw, applied, FIELD_MANAGER, FIELD_MANAGER, sent);
         let found: Vec<(FieldPath, AddedField)> =
             found.iter().filter_map(|added| Some((added.path.clone(), added.to_added_field(raw)?))).collect();
         if found.is_empty() {
             return Ok(Vec::new());
         }
-        let pointers: Vec<String> = found.iter().map(|(_, added)| added.pointer.clone()).collect();
-        match self.cluster.replace_object(place, id, &remove_pointers(raw, &pointers), true).await {
-            Ok(left) => {
-                let gone =
-                    |(_, added): &(FieldPath, AddedField)| left.pointer(&added.pointer) != raw.pointer(&added.pointer);
-                let (paths, added) = found.into_iter().filter(gone).unzip();
+        match self.dry_run_removal(place, id, raw, &found).await? {
+            Ok(removable) => {
+                let (paths, added) = removable.into_iter().unzip();
                 info.added = added;
                 return Ok(paths);
             }
-            // The object changed since it was read.
-            Err(refusal) if refusal.has_code(409) => return Err(refusal),
-            Err(refusal @ (ApiRequestError::Said { .. } | ApiRequestError::Local(_))) => {
-                info.stuck = Some(refusal.api_message())
+            Err(refusal) => {
+                info.stuck = Some(refusal.api_message());
+                if refusal.has_code(403) {
+                    return Ok(Vec::new());
+                }
             }
-            Err(away) => return Err(away),
         }
-        Ok(Vec::new())
+        // One field that cannot be removed must not hide the others.
+        let mut paths = Vec::new();
+        for (path, added) in found.into_iter().take(MAX_SINGLE_REMOVALS) {
+            match self.dry_run_removal(place, id, raw, &[(path, added.clone())]).await? {
+                Ok(removable) => {
+                    for (path, added) in removable {
+                        paths.push(path);
+                        info.added.push(added);
+                    }
+                }
+                Err(_) => info.refused.push(added),
+            }
+        }
+        Ok(paths)
+    }
+
+    /// Returns those of the fields that a dry run removes, or the API's refusal.
+    async fn dry_run_removal(
+        &self,
+        place: &ApiCollection,
+        id: &ObjectId,
+        raw: &Value,
+        found: &[(FieldPath, AddedField)],
+    ) -> Result<Result<Vec<(FieldPath, AddedField)>, ApiRequestError>, ApiRequestError> {
+        let pointers: Vec<String> = found.iter().map(|(_, added)| added.pointer.clone()).collect();
+        match self.cluster.replace_object(place, id, &remove_pointers(raw, &pointers), true).await {
+            Ok(left) => {
+                let gone = |(path, _): &&(FieldPath, AddedField)| path.find_value(&left) != path.find_value(raw);
+                Ok(Ok(found.iter().filter(gone).cloned().collect()))
+            }
+            // The object changed since it was read.
+            Err(refusal) if refusal.has_code(409) => Err(refusal),
+            Err(
+                refusal @ (ApiRequestError::Said { .. } | ApiRequestError::Rejected(_) | ApiRequestError::Local(_)),
+            ) => Ok(Err(refusal)),
+            Err(away) => Err(away),
+        }
     }
 }
 
@@ -331,6 +403,7 @@ fn read_object_info(raw: &Value) -> ObjectInfo {
         uid: text("/metadata/uid"),
         version: text("/metadata/resourceVersion"),
         deleting: raw.pointer("/metadata/deletionTimestamp").is_some(),
+        waits_for: find_blocker(raw).map(|blocker| blocker.text),
         managers: list_field_managers(raw),
         conditions: parse_conditions(raw),
         ..ObjectInfo::default()

@@ -26,10 +26,8 @@ const TOOL_ANNOTATIONS: [&str; 3] =
     ["deprecated.daemonset.template.generation", "deployment.kubernetes.io/revision", LAST_APPLIED];
 
 /// Fields that people do not declare: programs set them, also when people use these programs.
-const BOOKKEEPING: [&[&str]; 7] = [
+const BOOKKEEPING: [&[&str]; 5] = [
     &["status"],
-    &["metadata", "finalizers"],
-    &["metadata", "ownerReferences"],
     &["metadata", "annotations", LAST_APPLIED],
     &["metadata", "labels", "kubernetes.io/metadata.name"],
     &["spec", "finalizers"],
@@ -40,6 +38,23 @@ const BOOKKEEPING: [&[&str]; 7] = [
 /// Reports whether a field is part of the bookkeeping of programs: nobody added it by hand.
 pub(super) fn is_bookkeeping(path: &FieldPath) -> bool {
     BOOKKEEPING.iter().any(|keys| path.is_below(keys))
+}
+
+/// Reports whether a field ties the life of the object to another object or to a controller.
+pub(super) fn is_object_link(path: &FieldPath) -> bool {
+    path.is_below(&["metadata", "finalizers"]) || path.is_below(&["metadata", "ownerReferences"])
+}
+
+/// Metadata by which helm recognizes its objects. People set it, too, to give an object to a release.
+const HELM_METADATA: [&[&str]; 3] = [
+    &["metadata", "labels", "app.kubernetes.io/managed-by"],
+    &["metadata", "annotations", "meta.helm.sh/release-name"],
+    &["metadata", "annotations", "meta.helm.sh/release-namespace"],
+];
+
+/// Reports whether helm recognizes its objects by the field.
+pub(super) fn is_helm_metadata(path: &FieldPath) -> bool {
+    HELM_METADATA.iter().any(|keys| path.is_below(keys))
 }
 
 /// Returns the object in the form that is compared.

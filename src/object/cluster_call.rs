@@ -20,6 +20,11 @@ pub enum ClusterCall {
         /// JSON pointers to the fields to remove.
         pointers: Vec<String>,
     },
+    /// Puts the items of its lists into their declared order, if they are in another one.
+    Order {
+        /// The declared object.
+        object: Value,
+    },
     /// Deletes the object with that uid and its dependents, and waits until it is gone.
     Delete {
         /// The object to delete.
@@ -58,6 +63,10 @@ impl ClusterCall {
                 None => "apply an unnamed object".to_owned(),
             },
             Self::Strip { id, pointers, .. } => format!("remove from {id}: {}", pointers.join(", ")),
+            Self::Order { object } => match ObjectId::from_object(object) {
+                Some(id) => format!("restore the order of list items in {id}"),
+                None => "restore the order of list items in an unnamed object".to_owned(),
+            },
             Self::Delete { id, .. } => format!("delete {id}"),
             Self::Await { id, condition, limit_s } => format!("wait until {id} is {condition}, at most {limit_s} s"),
             Self::Mark(marks) => marks.describe_changes(),

@@ -12,6 +12,8 @@ const MANUAL_CLIENTS: [&str; 8] = ["kubectl", "k9s", "Lens", "OpenLens", "Headla
 /// The fields that one manager set.
 struct OwnedFields {
     manager: String,
+    /// `Apply` or `Update`.
+    operation: String,
     time: String,
     fields: BTreeSet<FieldPath>,
 }
@@ -51,14 +53,22 @@ pub(crate) fn list_field_managers(object: &Value) -> Vec<FieldManager> {
     parse_owned_fields(object).into_iter().map(convert).collect()
 }
 
-/// Returns the fields that were added manually, each with everything below it, if no other manager owns them, `own`
-/// would not own them after an apply, and they are not `declared`.
-pub(crate) fn find_added_fields(object: &Value, applied: &Value, own: &str, declared: &Value) -> Vec<AddedLiveField> {
+/// Returns the fields that were added manually, each with everything below it, if no other manager owns them, the manager
+/// `own` would not own them after its apply, and they are not `declared`. All that `author` sets is declared: a list item
+/// that replaces another in a change by hand can have both as owners (measured with Kubernetes 1.20).
+pub(crate) fn find_added_fields(
+    object: &Value,
+    applied: &Value,
+    own: &str,
+    author: &str,
+    declared: &Value,
+) -> Vec<AddedLiveField> {
     let (hands, others): (Vec<OwnedFields>, Vec<OwnedFields>) =
         parse_owned_fields(object).into_iter().partition(|owner| is_manual_manager(&owner.manager));
-    let wanted: Vec<OwnedFields> =
-        parse_owned_fields(applied).into_iter().filter(|owner| owner.manager == own).collect();
-    let kept: BTreeSet<&FieldPath> = others.iter().chain(&wanted).flat_map(|owner| &owner.fields).collect();
+    let is_wanted = |owner: &OwnedFields| owner.manager == own && owner.operation != "Update";
+    let wanted: Vec<OwnedFields> = parse_owned_fields(applied).into_iter().filter(is_wanted).collect();
+    let others = others.iter().filter(|owner| owner.manager != author);
+    let kept: BTreeSet<&FieldPath> = others.chain(&wanted).flat_map(|owner| &owner.fields).collect();
     let free = |path: &&FieldPath| {
         // The set is sorted: the fields in a field come right after it.
         let owned = kept.range::<FieldPath, _>(*path..).next().is_some_and(|kept| kept.starts_with(path));
@@ -105,7 +115,12 @@ fn parse_owned_fields(object: &Value) -> Vec<OwnedFields> {
         let mut fields = BTreeSet::new();
         collect_owned_paths(entry.get("fieldsV1").unwrap_or(&Value::Null), &mut FieldPath::default(), &mut fields);
         fields.retain(|path| !path.is_below(&["status"]));
-        OwnedFields { manager: text(entry, "manager"), time: text(entry, "time"), fields }
+        OwnedFields {
+            manager: text(entry, "manager"),
+            operation: text(entry, "operation"),
+            time: text(entry, "time"),
+            fields,
+        }
     };
     manager_entries(object).filter(|entry| text(entry, "subresource") != "status").map(one).collect()
 }
@@ -214,7 +229,7 @@ mod tests {
 
     /// Returns each added field with its JSON pointer.
     fn list_added(applied: &Value) -> Vec<(String, String)> {
-        let found = find_added_fields(&object(), applied, "forge", &Value::Null);
+        let found = find_added_fields(&object(), applied, "forge", "forge", &Value::Null);
         assert!(found.iter().all(|added| (added.manager.as_str(), added.time.as_str()) == ("kubectl-edit", "T2")));
         found.iter().map(|added| (added.path.to_string(), added.path.to_json_pointer(&object()).unwrap())).collect()
     }
@@ -297,7 +312,7 @@ mod tests {
     }
 
     fn list_additions(declared: &Value) -> Vec<String> {
-        find_added_fields(&live(), &Value::Null, "forge-drift", declared)
+        find_added_fields(&live(), &Value::Null, "forge-drift", "helm", declared)
             .iter()
             .map(|a| format!("{} {} {}", a.path, a.value, a.manager))
             .collect()
@@ -321,6 +336,39 @@ mod tests {
         // A declared field is not an addition, whoever owns it.
         let both = declared(json!([{ "name": "main", "env": [{ "name": "X", "value": "2" }] }]));
         assert_eq!(list_additions(&both).len(), 1);
+    }
+
+    /// `kubectl set env A- B=2` replaces an item of a release: 1.20 lists helm as an owner of B, too.
+    #[test]
+    fn item_that_replaces_a_declared_one_is_an_addition() {
+        let owner = |manager: &str, fields: Value| json!({ "manager": manager, "operation": "Update", "time": "T", "fieldsV1": fields });
+        let item = json!({ "f:env": { ".": {}, "k:{\"name\":\"B\"}": { ".": {}, "f:name": {} } } });
+        let live = json!({ "env": [{ "name": "B", "value": "2" }], "metadata": { "managedFields": [
+            owner("helm", item.clone()), owner("kubectl-set", item) ] } });
+        let find = |author: &str| {
+            let declared = json!({ "env": [{ "name": "A", "value": "1" }] });
+            let found = find_added_fields(&live, &Value::Null, "forge-drift", author, &declared);
+            found.into_iter().map(|added| format!("{} {}", added.path, added.manager)).collect::<Vec<_>>()
+        };
+        assert_eq!(find("helm"), [".env[name=B] kubectl-set"]);
+        assert_eq!(find("operator"), Vec::<String>::new(), "another program may need it");
+    }
+
+    #[test]
+    fn finalizers_and_owners_set_by_hand_are_additions() {
+        let owner = |manager: &str, metadata: Value| json!({ "manager": manager, "operation": "Update", "fieldsV1": { "f:metadata": metadata } });
+        let live = json!({ "metadata": {
+            "finalizers": ["kubernetes.io/pvc-protection", "x.example/hold"],
+            "ownerReferences": [{ "uid": "u1", "kind": "Service" }],
+            "managedFields": [
+                owner("kube-controller-manager", json!({ "f:finalizers": { ".": {}, "v:\"kubernetes.io/pvc-protection\"": {} } })),
+                owner("kubectl-patch", json!({ "f:finalizers": { "v:\"x.example/hold\"": {} },
+                    "f:ownerReferences": { ".": {}, "k:{\"uid\":\"u1\"}": { ".": {}, "f:kind": {}, "f:uid": {} } } })),
+            ],
+        } });
+        let found = find_added_fields(&live, &Value::Null, "forge", "forge", &json!({}));
+        let pointers: Vec<String> = found.iter().map(|added| added.path.to_json_pointer(&live).unwrap()).collect();
+        assert_eq!(pointers, ["/metadata/finalizers/1", "/metadata/ownerReferences"]);
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod id;
 mod image_name;
 mod images;
 mod job_call;
+mod list_order;
 mod managed_fields;
 mod manifest;
 mod node;
@@ -48,6 +49,8 @@ pub use id::ObjectId;
 pub use image_name::{ImageName, find_mirror};
 pub use images::{collect_images, find_image_source, pair_image_sources};
 pub use job_call::{JobCall, JobGoal, JobLogRules};
+pub use list_order::ListOrder;
+pub(crate) use list_order::{find_order_differences, restore_list_order};
 pub(crate) use managed_fields::{
     find_added_fields, is_manual_manager, last_set_time, list_field_managers, remove_pointers,
 };

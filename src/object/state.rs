@@ -1,6 +1,6 @@
 //! The observed state of objects, and the predicted result of an apply.
 
-use super::FormerFields;
+use super::{FormerFields, ListOrder};
 use crate::model::Value;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,9 @@ pub struct ObjectInfo {
     /// Whether it is being deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deleting: bool,
+    /// What its deletion waits for, if the API reports it: finalizers, or the remaining contents of a namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
     /// Which manager set which of its fields, according to the API.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub managers: Vec<FieldManager>,
@@ -43,9 +46,18 @@ pub struct ObjectInfo {
     /// Undeclared fields that were added by hand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<AddedField>,
+    /// Fields that were added by hand and that the API refuses to remove.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<AddedField>,
     /// Why fields that were added by hand cannot be removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck: Option<String>,
+    /// Lists whose declared items are not in their declared order, now or after the predicted apply.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub orders: Vec<ListOrder>,
+    /// Why the API refuses to change the order of these lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order_refused: Option<String>,
     /// The fields that the predicted apply may change, if it changes the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<Box<FormerFields>>,
@@ -73,8 +85,13 @@ pub enum ObjectDryRun {
     Becomes(Value),
     /// Its namespace does not exist.
     NoNamespace,
+    /// A webhook does not support dry runs, so the API answers none: its message.
+    Unsupported(String),
     /// The API would reject it, with this message.
     Refused(String),
+    /// An admission rule would reject it, such as a quota, a limit, a policy or a webhook, with this message. The account
+    /// has the permission.
+    Rejected(String),
 }
 
 /// A field that another manager owns.

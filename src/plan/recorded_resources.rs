@@ -160,14 +160,18 @@ impl OwnedClaims {
         pairs.map(build_path_probe).collect()
     }
 
-    /// Adds what the steps of a plan remove as members of a group of resources: packages of another driver branch.
+    /// Adds what the steps of a plan remove as members of a group of resources: packages of another driver branch, objects
+    /// that a step of the cluster does not declare any more.
     pub fn add_removed_members(&mut self, steps: &[StepPlan]) {
         let changes = steps.iter().filter(|step| step.will_run()).flat_map(|step| {
             let gone = step.changes.iter().filter(|change| change.to.is_none());
-            gone.filter(|change| change.mark.aspect == ChangeAspect::Version).map(move |change| (step, change))
+            let in_cluster = kind_traits(&step.kind).in_cluster;
+            let is_member = move |change: &&AttributeChange| in_cluster || change.mark.aspect == ChangeAspect::Version;
+            gone.filter(is_member).map(move |change| (step, change))
         });
         let claim = |(step, change): (&StepPlan, &AttributeChange)| {
-            Some((step.kind.to_string(), change.mark.member.as_deref()?.to_owned()))
+            let kind = if kind_traits(&step.kind).in_cluster { "object" } else { &*step.kind };
+            Some((kind.to_owned(), change.mark.member.as_deref()?.to_owned()))
         };
         self.wholes.extend(changes.filter_map(claim));
     }

@@ -28,6 +28,9 @@ pub struct AttributeChange {
     /// Whether it is one of several objects of the step, and not an attribute of the only one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
+    /// Whether it is a part of an object that exists and stays: adding or removing it creates or removes no object.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inner: bool,
 }
 
 impl AttributeChange {
@@ -41,6 +44,7 @@ impl AttributeChange {
             secret: false,
             mark: ChangeMark::default(),
             whole: false,
+            inner: false,
         }
     }
 
@@ -53,6 +57,12 @@ impl AttributeChange {
     /// Sets where records have the value.
     pub(crate) fn recorded(mut self, recorded: RecordedValue) -> Self {
         self.mark.recorded = recorded;
+        self
+    }
+
+    /// Marks a part of an object that exists and stays.
+    pub(crate) fn mark_inner(mut self) -> Self {
+        self.inner = true;
         self
     }
 

@@ -210,10 +210,27 @@ impl HelmObjectClient<'_> {
 
     /// Replaces the live object, which must not have changed since it was read.
     pub async fn replace_live(&self, object: &ManifestObject, value: &Value, manager: &str) -> Result<(), KubeError> {
-        let params = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
-        let request = self.build_request(object)?.replace(object.name(), &params, value.to_string().into_bytes());
-        let request = request.map_err(|error| KubeError::new(format!("invalid request: {error}")))?;
+        let request = self.build_replace(object, value, manager, false)?;
         self.cluster.send_request(self.cluster.client().request::<Value>(request)).await.map(drop)
+    }
+
+    /// Returns the object after a dry run of the replacement; `None` if the API refuses it.
+    pub async fn dry_run_replace(&self, object: &ManifestObject, value: &Value) -> Result<Option<Value>, KubeError> {
+        let request = self.build_replace(object, value, HELM_MANAGER, true)?;
+        let answer = self.cluster.request_or_status(self.cluster.client().request::<Value>(request)).await?;
+        Ok(answer.ok())
+    }
+
+    fn build_replace(
+        &self,
+        object: &ManifestObject,
+        value: &Value,
+        manager: &str,
+        dry_run: bool,
+    ) -> Result<http::Request<Vec<u8>>, KubeError> {
+        let params = PostParams { field_manager: Some(manager.to_owned()), dry_run };
+        let request = self.build_request(object)?.replace(object.name(), &params, value.to_string().into_bytes());
+        request.map_err(|error| KubeError::new(format!("invalid request: {error}")))
     }
 }
 

@@ -214,7 +214,13 @@ impl<'c> ReleaseObserver<'c> {
                 return Ok(certain(ObjectComparison::Undefined(format!("{}: {why}", title()))));
             }
         };
-        let drifted = ObjectDrift::compare_live(object, &live, &becomes);
+        let mut drifted = ObjectDrift::compare_live(object, &live, &becomes);
+        if !computed && drifted.is_repaired_by_replace() {
+            let repaired = drifted.repaired_object(object, &live, &becomes);
+            if let Some(left) = self.objects.dry_run_replace(object, &repaired).await? {
+                drifted.drop_restored(object, &live, &left);
+            }
+        }
         let told = drifted.to_live_object(object, self.objects.home, &live, self.secrets);
         let found = told.map_or(ObjectComparison::Same, |told| {
             let seen = Some(HelmLiveComparison { live, becomes, drifted });

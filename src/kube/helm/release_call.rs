@@ -260,7 +260,11 @@ impl ReleaseExecutor<'_> {
         let objects = &self.look.objects;
         if let Some(seen) = &found.seen {
             return objects
-                .replace_live(&found.object, &seen.drifted.repaired_object(&seen.live, &seen.becomes), HELM_MANAGER)
+                .replace_live(
+                    &found.object,
+                    &seen.drifted.repaired_object(&found.object, &seen.live, &seen.becomes),
+                    HELM_MANAGER,
+                )
                 .await;
         }
         let mut value = found.object.value.clone();

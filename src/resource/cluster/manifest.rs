@@ -33,8 +33,13 @@ Runs through the cluster's API (see [`forge explain cluster`](../../cluster.md))
 **Compared** is the result of a server-side dry-run apply as `forge`. Quantities, defaults and fields that webhooks add
 therefore do not count as differences, and forge writes nothing if there are none. A plan lists each field that differs
 and, if the API knows it, who set it; declared fields are taken over. A field that is no longer declared is removed. An
-undeclared field that was *added* with `kubectl` or another interactive tool is removed too. Fields that controllers add
-stay.
+undeclared field that was *added* with `kubectl` or another interactive tool is removed too, also a finalizer or an
+owner. Fields that controllers add stay. If such a tool made a ConfigMap or Secret `immutable`, the step is blocked: only
+deleting the object ends that.
+
+**The order of `env` and `initContainers`** has effect: `$(NAME)` is expanded from variables before it. The API merges both
+lists by name and keeps the order of the live object. forge compares the order of the declared items and restores it;
+items of others keep their places. The order of other lists that the API merges by name is not compared.
 
 **Objects that the step declared before** and that no step declares any more are deleted if forge still manages any of
 their fields; the plan lists them. Namespaces and CustomResourceDefinitions stay, because deleting them would delete

@@ -34,7 +34,7 @@ fn shown_fields(judgement: &Assessment, prefix: &str) -> Vec<ShownField> {
 /// Returns what a plan shows of an object that `manifest` declares.
 fn shown_by_manifest(live: &Value, declared: &Value, secrets: &SecretStore) -> Vec<ShownField> {
     let sent = reveal_object(declared, secrets);
-    let added = find_added_fields(live, &sent, "forge", &sent);
+    let added = find_added_fields(live, &sent, "forge", "forge", &sent);
     let added = added.iter().filter_map(|added| added.to_added_field(live)).collect();
     let becomes = strip_server_fields(apply_over(live, &sent));
     let (mut masked, mut becomes) = (Some(strip_server_fields(live.clone())), Some(becomes));

@@ -33,9 +33,14 @@ impl StepChangeKind {
         }
     }
 
-    /// Returns the sort shared by all changes of a step, else `Alter`. Changes without values are ignored.
+    /// Returns the sort shared by all changes of a step, else `Alter`. Changes without values are ignored. A part of an
+    /// object that stays creates or removes no resource.
     pub fn from_changes(changes: &[AttributeChange]) -> Self {
-        let mut sorts = changes.iter().filter_map(Self::from_change);
+        let sort_of = |change: &AttributeChange| match change.inner {
+            true => Some(Self::Alter),
+            false => Self::from_change(change),
+        };
+        let mut sorts = changes.iter().filter_map(sort_of);
         let Some(first) = sorts.next() else { return Self::Alter };
         match sorts.all(|sort| sort == first) {
             true => first,

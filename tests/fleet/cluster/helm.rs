@@ -458,6 +458,20 @@ fn manually_added_fields_are_found_and_removed() {
 }
 
 #[test]
+fn variable_that_replaces_one_of_a_fresh_release_is_an_addition() {
+    both("replaced", |place| {
+        place.install("{}");
+        place.kubectl(&["set", "env", "deployment/r", "GREETING-", "OTHER=2"]);
+        let seen = told(&place.look("{}"));
+        assert!(seen.contains("containers[name=main].env[name=OTHER] by kubectl-set"), "{seen}");
+        place.bring("{}", ReleaseAction::Repair);
+        assert_eq!(told(&place.look("{}")), "");
+        let names = "jsonpath={.spec.template.spec.containers[0].env[*].name}";
+        assert_eq!(place.kubectl(&["get", "deployment", "r", "-o", names]), "GREETING");
+    });
+}
+
+#[test]
 fn kubectl_rollout_restart_is_not_drift() {
     both("restart", |place| {
         place.install("{}");

@@ -14,6 +14,7 @@ mod helm;
 mod jobs;
 mod kinds;
 mod kubeadm;
+mod live_edits;
 mod new_cluster;
 mod objects;
 mod offers;

@@ -66,6 +66,7 @@ impl ResourceDiff for NodeDiff {
         let render = |(mark, change): &(NodeMark, ValueChange<String>)| {
             let text = |value: &Option<String>| value.as_deref().map(|value| format_value(mark, value));
             AttributeChange::new(&mark.to_string(), text(&change.from).as_deref(), text(&change.to).as_deref())
+                .mark_inner()
         };
         self.nodes.iter().flat_map(|node| &node.marks).map(render).collect()
     }

@@ -1,13 +1,14 @@
 //! Evaluates the objects of a step: which ones to create, change, prune and delete.
 
-use super::diff::{ObjectDifference, ObjectsDiff, ObservedCondition, UndeclaredField};
+use super::diff::{ObjectDiff, ObjectDifference, ObjectsDiff, ObservedCondition, UndeclaredField, render_order};
 use super::field_diff::{ObjectFieldChange, diff_fields, render_fields, render_object};
 use super::former::FormerObject;
 use super::obsolete::obsolete_objects;
 use super::{DeclaredObject, object_claim};
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::object::{
-    AddedField, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState, Redactor, locate_pointer,
+    AddedField, ListOrder, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState, Redactor,
+    locate_pointer, overlay_object,
 };
 use crate::probe::{Observation, UnansweredReason};
 use crate::resource::shared::support::{object_state, will_be_provided};
@@ -39,8 +40,31 @@ struct ObjectFindings {
     predicted: bool,
     /// Why an object could not be evaluated, with a hint.
     unknown: Option<(UnansweredReason, Option<String>)>,
-    blocked: Option<(String, String)>,
+    /// Why an object cannot be applied, with a hint.
+    blocked: Option<(BlockClass, String, String)>,
 }
+
+/// A webhook that declares no side effects, or none during a dry run, gets dry runs.
+const UNSUPPORTED_DRY_RUN_HINT: &str = "set `sideEffects: NoneOnDryRun` or `None` for this webhook, or exclude the object \
+                                        with its `objectSelector` or `namespaceSelector`: forge applies no object without a dry run";
+
+/// The field by which a ConfigMap or Secret rejects every change of its data.
+const IMMUTABLE_POINTER: &str = "/immutable";
+
+fn is_immutable(live: &Value) -> bool {
+    live.pointer(IMMUTABLE_POINTER) == Some(&Value::Bool(true))
+}
+
+/// Kinds that decide whether the API accepts other objects. A change of one of them can end a rejection.
+const ADMISSION_KINDS: [&str; 7] = [
+    "LimitRange",
+    "MutatingWebhookConfiguration",
+    "Namespace",
+    "ResourceQuota",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
+];
 
 /// Evaluates the objects of a step.
 pub(in crate::resource) fn assess_objects(
@@ -51,7 +75,7 @@ pub(in crate::resource) fn assess_objects(
     let mut found = ObjectFindings::default();
     for declared in want.objects {
         match object_state(seen, &declared.probe()) {
-            Err(why) => found.record_unknown(why),
+            Err(why) => found.record_unread(&declared.id, why),
             Ok(state) => match want.absent {
                 true => found.add_removal(declared, state),
                 false => found.add_presence(want, declared, state, cx),
@@ -65,7 +89,7 @@ pub(in crate::resource) fn assess_objects(
             continue;
         }
         match object_state(seen, &id.to_probe()) {
-            Err(why) => found.record_unknown(why),
+            Err(why) => found.record_unread(&id, why),
             Ok(state) => found.add_obsolete(&id, state),
         }
     }
@@ -75,6 +99,12 @@ pub(in crate::resource) fn assess_objects(
 impl ObjectFindings {
     fn record_unknown(&mut self, why: UnansweredReason) {
         self.unknown.get_or_insert((why, None));
+    }
+
+    /// Names the object: the API's message need not, and the step may have several.
+    fn record_unread(&mut self, id: &ObjectId, why: UnansweredReason) {
+        let named = format!("{id}: {}", why.why);
+        self.record_unknown(UnansweredReason { why: named, ..why });
     }
 
     fn record_basis(&mut self, id: &ObjectId, state: Value) {
@@ -94,8 +124,7 @@ impl ObjectFindings {
         };
         self.record_basis(&declared.id, object_basis(info));
         if info.deleting {
-            let why = format!("{} is being deleted", declared.id);
-            return self.record_unknown(UnansweredReason::new(why));
+            return self.add_deleting(&declared.id, info);
         }
         if info.computed {
             self.notes.push(format!("{} was compared without a dry run", declared.id));
@@ -103,13 +132,35 @@ impl ObjectFindings {
         match &info.dry {
             Some(ObjectDryRun::Becomes(becomes)) => self.add_differences(want, declared, info, becomes, cx),
             Some(ObjectDryRun::NoNamespace) => self.add_without_namespace(want, declared, cx),
+            Some(ObjectDryRun::Unsupported(words)) => {
+                let why = UnansweredReason::new(format!("{}: {words}", declared.id));
+                self.unknown.get_or_insert((why, Some(UNSUPPORTED_DRY_RUN_HINT.to_owned())));
+            }
             Some(ObjectDryRun::Refused(words)) => {
                 let reason = format!("the API rejects {}: {words}", declared.id);
-                self.blocked.get_or_insert((reason, "fix the declaration of this object".to_owned()));
+                let hint = match info.live.as_ref().is_some_and(is_immutable) {
+                    true => advise_new_object(&declared.id),
+                    false => "fix the declaration of this object".to_owned(),
+                };
+                self.blocked.get_or_insert((BlockClass::Declaration, reason, hint));
             }
+            Some(ObjectDryRun::Rejected(words)) => self.add_rejected(want, declared, info, words, cx),
             None => self.record_unknown(UnansweredReason::new(format!("no dry-run apply of {} was made", declared.id))),
         }
         self.add_wait(want, declared, Some(info));
+    }
+
+    /// The object is being deleted: what an apply would change is known once it is gone.
+    fn add_deleting(&mut self, id: &ObjectId, info: &ObjectInfo) {
+        let blocker = info.waits_for.as_ref().map(|blocker| format!(": {blocker}")).unwrap_or_default();
+        let why = UnansweredReason::new(format!("{id} is being deleted{blocker}"));
+        let hint = match info.waits_for {
+            Some(_) => {
+                "the object remains until this is done: check that the controller that set a finalizer runs; run again then"
+            }
+            None => "run again once it is gone: an apply creates it again",
+        };
+        self.unknown.get_or_insert((why, Some(hint.to_owned())));
     }
 
     /// The API does not serve this kind: an earlier step may install it.
@@ -154,9 +205,33 @@ impl ObjectFindings {
             (false, false) => {
                 let reason = format!("namespace `{}` of {} does not exist", id.name, declared.id);
                 let hint = format!("add a step with `namespace: {{ name: {} }}` before this one", id.name);
-                self.blocked.get_or_insert((reason, hint));
+                self.blocked.get_or_insert((BlockClass::Declaration, reason, hint));
             }
         }
+    }
+
+    /// An admission rule rejects the apply. An earlier step, or another object of this one, may change that rule first.
+    fn add_rejected(
+        &mut self,
+        want: &DesiredObjects<'_>,
+        declared: &DeclaredObject,
+        info: &ObjectInfo,
+        words: &str,
+        cx: &AssessmentContext<'_>,
+    ) {
+        let id = &declared.id;
+        let changes_rule =
+            |diff: &ObjectDiff| ADMISSION_KINDS.contains(&diff.id.kind.as_str()) && self.diff.applies_object(&diff.id);
+        if self.diff.objects.iter().any(changes_rule) || cx.predicted.is_some_and(|p| p.after.is_some()) {
+            self.predicted = true;
+            self.notes.push(format!("the API rejects {id} at the moment: {words}"));
+            let becomes = info.live.as_ref().map(|live| overlay_object(live, &declared.object));
+            return self.add_differences(want, declared, info, &becomes.unwrap_or_default(), cx);
+        }
+        let reason = format!("the API rejects {id}: {words}");
+        let hint =
+            "change the quota, limit, policy or webhook that the message names, or the declaration of this object";
+        self.blocked.get_or_insert((BlockClass::Host, reason, hint.to_owned()));
     }
 
     fn add_creation(&mut self, want: &DesiredObjects<'_>, declared: &DeclaredObject, cx: &AssessmentContext<'_>) {
@@ -180,10 +255,12 @@ impl ObjectFindings {
         let redactor = Redactor::for_object(&declared.object, cx.secrets);
         let fields = diff_fields(&redactor, live, becomes);
         let more = info.added.iter().map(|added| (added.field.clone(), Value::from("added")));
-        let differs = render_fields(&of, &fields).iter().map(observed_entry).chain(more).collect();
+        let seen_orders: Vec<&ListOrder> = info.orders.iter().filter(|list| !list.after_apply).collect();
+        let orders = seen_orders.iter().map(|list| observed_entry(&render_order(&of, list)));
+        let differs = render_fields(&of, &fields).iter().map(observed_entry).chain(orders).chain(more).collect();
         self.basis[&id.to_claim()]["differs"] = Value::Object(differs);
         let removes_additions = !info.added.is_empty() && !want.keeps_additions;
-        if !fields.is_empty() || removes_additions {
+        if !fields.is_empty() || removes_additions || !info.orders.is_empty() {
             let (uid, fields) = (info.uid.clone(), info.former.clone());
             self.diff.note_former(FormerObject::Changed { id: id.clone(), uid, fields });
         }
@@ -191,13 +268,40 @@ impl ObjectFindings {
             self.reasons.push(describe_differing(id, &fields, &info.conflicts));
             self.diff.push(id, named, ObjectDifference::Fields { fields });
         }
+        if !info.orders.is_empty() {
+            self.reasons.extend((!seen_orders.is_empty()).then(|| describe_orders(id, &seen_orders)));
+            self.diff.push(id, named, ObjectDifference::Order { lists: info.orders.clone() });
+        }
+        if let Some(words) = &info.order_refused {
+            let reason = format!("{}, and the API does not change it: {words}", describe_orders(id, &seen_orders));
+            self.blocked.get_or_insert((BlockClass::Host, reason, advise_new_object(id)));
+        }
         if removes_additions {
             self.reasons.push(describe_added(id, &info.added));
             let fields = info.added.iter().map(|added| undeclared_field(&redactor, live, added)).collect();
             self.diff.push(id, named, ObjectDifference::Additions { version: info.version.clone(), fields });
         }
-        if let Some(words) = &info.stuck {
-            self.notes.push(format!("undeclared fields of {id} cannot be removed: {words}"));
+        if let Some(words) = info.stuck.as_ref().filter(|_| !want.keeps_additions) {
+            self.add_stuck_fields(id, info, words);
+        }
+    }
+
+    /// Fields that were added by hand and cannot be removed. Most have no effect any more, or the API sets them itself; an
+    /// object that was made immutable rejects every later change.
+    fn add_stuck_fields(&mut self, id: &ObjectId, info: &ObjectInfo, words: &str) {
+        match info.refused.iter().find(|added| added.pointer == IMMUTABLE_POINTER) {
+            Some(added) => {
+                let by = describe_added(id, std::slice::from_ref(added));
+                let reason = format!("{by}; the API does not remove it: {words}");
+                self.blocked.get_or_insert((BlockClass::Host, reason, advise_new_object(id)));
+            }
+            None if info.refused.is_empty() => {
+                self.notes.push(format!("undeclared fields of {id} cannot be removed: {words}"));
+            }
+            None => {
+                let fields: Vec<&str> = info.refused.iter().map(|added| added.field.as_str()).collect();
+                self.notes.push(format!("undeclared {} of {id} cannot be removed: {words}", fields.join(", ")));
+            }
         }
     }
 
@@ -230,12 +334,12 @@ impl ObjectFindings {
         if info.live.is_some() {
             let state = if info.deleting { "is being deleted, but still exists" } else { "exists" };
             self.reasons.push(format!("{} {state}", declared.id));
-            self.add_deletion(&declared.id, info);
+            self.add_deletion(&declared.id, info, false);
         }
     }
 
-    fn add_deletion(&mut self, id: &ObjectId, info: &ObjectInfo) {
-        self.diff.push(id, true, ObjectDifference::Present { uid: info.uid.clone() });
+    fn add_deletion(&mut self, id: &ObjectId, info: &ObjectInfo, obsolete: bool) {
+        self.diff.push(id, true, ObjectDifference::Present { uid: info.uid.clone(), obsolete });
         let object = info.live.clone().unwrap_or_default();
         self.diff.note_former(FormerObject::Deleted { id: id.clone(), object });
     }
@@ -256,7 +360,7 @@ impl ObjectFindings {
             return self.notes.push(format!("{id} is no longer declared but stays: another manager owns it now"));
         }
         self.reasons.push(format!("{id} is no longer declared"));
-        self.add_deletion(id, info);
+        self.add_deletion(id, info, true);
     }
 
     fn into_assessment(self, want: &DesiredObjects<'_>) -> Assessment<ObjectsDiff> {
@@ -264,8 +368,8 @@ impl ObjectFindings {
         if let Some((why, hint)) = self.unknown {
             return Assessment { basis, hint, ..Assessment::unknown(&why) };
         }
-        if let Some((reason, hint)) = self.blocked {
-            return Assessment::blocked(BlockClass::Declaration, reason, basis).hint(hint);
+        if let Some((class, reason, hint)) = self.blocked {
+            return Assessment::blocked(class, reason, basis).hint(hint);
         }
         if self.diff.objects.is_empty() {
             let reason = describe_unchanged(want);
@@ -324,6 +428,19 @@ fn describe_differing(id: &ObjectId, fields: &[ObjectFieldChange], conflicts: &[
         true => fields,
         false => format!("{fields}: {}; forge takes it over", told.join(", ")),
     }
+}
+
+fn describe_orders(id: &ObjectId, lists: &[&ListOrder]) -> String {
+    let fields: Vec<&str> = lists.iter().map(|list| list.field.as_str()).collect();
+    format!("the order of {} in {id} differs", fields.join(", "))
+}
+
+/// Returns how a difference that the API does not repair is ended.
+fn advise_new_object(id: &ObjectId) -> String {
+    let namespace = id.namespace.as_ref().map(|namespace| format!(" -n {namespace}")).unwrap_or_default();
+    let group = if id.api_group().is_empty() { String::new() } else { format!(".{}", id.api_group()) };
+    let kind = format!("{}{group}", id.kind.to_lowercase());
+    format!("delete the object, `kubectl delete{namespace} {kind} {}`: the next apply creates it again", id.name)
 }
 
 fn describe_added(id: &ObjectId, added: &[AddedField]) -> String {

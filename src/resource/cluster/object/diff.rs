@@ -4,7 +4,7 @@ use super::DeclaredObject;
 use super::field_diff::{ObjectFieldChange, creation_change, qualify_field, render_fields};
 use super::former::{FormerObject, derive_undo};
 use crate::model::{UndoEffect, Value, render_yaml_line};
-use crate::object::{ClusterCall, ObjectId};
+use crate::object::{ClusterCall, ListOrder, ObjectId};
 use crate::resource::{AttributeChange, ResourceDiff};
 use serde::Serialize;
 
@@ -36,10 +36,12 @@ pub(in crate::resource) enum ObjectDifference {
     Fields { fields: Vec<ObjectFieldChange> },
     /// Undeclared fields of the object with that version.
     Additions { version: String, fields: Vec<UndeclaredField> },
+    /// Lists whose declared items are in another order.
+    Order { lists: Vec<ListOrder> },
     /// The condition is not true, or not known before the apply.
     Condition { condition: String, limit_s: u64, observed: ObservedCondition },
-    /// It exists and is to be deleted.
-    Present { uid: String },
+    /// It exists and is to be deleted. An obsolete one is not declared any more; its step is.
+    Present { uid: String, obsolete: bool },
 }
 
 /// A condition before the change.
@@ -80,15 +82,32 @@ impl ObjectDiff {
         let of = if self.named { title.as_str() } else { "" };
         match &self.what {
             ObjectDifference::Missing { text } => vec![creation_change(&title, text)],
-            ObjectDifference::Fields { fields } => render_fields(of, fields),
-            ObjectDifference::Additions { fields, .. } => fields.iter().map(|field| field.render_removal(of)).collect(),
+            ObjectDifference::Fields { fields } => {
+                render_fields(of, fields).into_iter().map(AttributeChange::mark_inner).collect()
+            }
+            ObjectDifference::Additions { fields, .. } => {
+                fields.iter().map(|field| field.render_removal(of).mark_inner()).collect()
+            }
+            ObjectDifference::Order { lists } => {
+                lists.iter().filter(|list| !list.after_apply).map(|list| render_order(of, list)).collect()
+            }
             ObjectDifference::Condition { condition, observed: ObservedCondition::Status(status), .. } => {
                 vec![AttributeChange::new(&format!("{title} {condition}"), status.as_deref(), Some("True"))]
             }
             ObjectDifference::Condition { observed: ObservedCondition::BeforeApply, .. } => Vec::new(),
-            ObjectDifference::Present { .. } => vec![AttributeChange::new(&title, Some("exists"), None)],
+            ObjectDifference::Present { obsolete, .. } => {
+                let change = AttributeChange::new(&title, Some("exists"), None).with_member(&self.id.to_claim());
+                // The other objects of the step stay.
+                vec![if *obsolete { change.mark_inner() } else { change }]
+            }
         }
     }
+}
+
+/// Returns the change of the order of a list.
+pub(super) fn render_order(of: &str, list: &ListOrder) -> AttributeChange {
+    let attribute = qualify_field(of, &format!("{} order", list.field));
+    AttributeChange::new(&attribute, Some(&list.current.join(", ")), Some(&list.declared.join(", ")))
 }
 
 impl ResourceDiff for ObjectsDiff {
@@ -115,7 +134,10 @@ impl ObjectsDiff {
     /// Reports whether the object is applied.
     pub(super) fn applies_object(&self, id: &ObjectId) -> bool {
         let applies = |what: &ObjectDifference| {
-            matches!(what, ObjectDifference::Missing { .. } | ObjectDifference::Fields { .. })
+            matches!(
+                what,
+                ObjectDifference::Missing { .. } | ObjectDifference::Fields { .. } | ObjectDifference::Order { .. }
+            )
         };
         self.objects.iter().any(|object| object.id == *id && applies(&object.what))
     }
@@ -133,7 +155,16 @@ impl ObjectsDiff {
                 ObjectDifference::Missing { .. } | ObjectDifference::Fields { .. } => {
                     declared.iter().filter(|own| own.id == *id).for_each(|own| applies.extend(apply_calls(own)));
                 }
-                ObjectDifference::Present { uid } => {
+                ObjectDifference::Order { .. } => {
+                    // Later versions of the API restore the order with the apply.
+                    let is_applied = |call: &ClusterCall| matches!(call, ClusterCall::Apply { object } if ObjectId::from_object(object).as_ref() == Some(id));
+                    let own: Vec<&DeclaredObject> = declared.iter().filter(|own| own.id == *id).collect();
+                    if !applies.iter().any(is_applied) {
+                        own.iter().for_each(|own| applies.extend(apply_calls(own)));
+                    }
+                    applies.extend(own.iter().map(|own| ClusterCall::Order { object: own.object.clone() }));
+                }
+                ObjectDifference::Present { uid, .. } => {
                     deletes.push(ClusterCall::Delete { id: id.clone(), uid: uid.clone() });
                 }
                 ObjectDifference::Condition { condition, limit_s, .. } => {
