@@ -142,6 +142,9 @@ impl HostDriftCollector<'_, '_> {
         for left in &self.plan.undeclared {
             self.add_undeclared(case, left);
         }
+        if let Some(why) = case.seen.records_failure().filter(|_| !case.host.name.is_cluster()) {
+            self.add_unread_records(case, &why);
+        }
         for (fact, _) in health::HEALTH_FACTS {
             if let Some(Err(why)) = case.seen.facts.0.get(fact) {
                 self.add_unreadable_fact(fact, why);
@@ -192,6 +195,22 @@ impl HostDriftCollector<'_, '_> {
 
     fn record_ignored_step(&mut self, recipe: &str, step: &str) {
         self.found.ignored_steps.insert((self.plan.host.clone(), recipe.to_owned(), step.to_owned()));
+    }
+
+    /// Without the records of a host it is not known whether something is left that is not declared any more.
+    fn add_unread_records(&mut self, case: &HostContext<'_>, why: &UnansweredReason) {
+        self.found.unrecorded.insert(self.plan.host.clone());
+        self.mark_undecided(RECORDS, EVERY_STEP);
+        let unsure = UndecidedItem {
+            host: self.plan.host.clone(),
+            recipe: RECORDS.into(),
+            step: "host".into(),
+            aspect: FindingAspect::Undeclared,
+            reason: <Assessment>::unknown(why).reason,
+            hint: case.seen.refusal_reason().map(|refused| refused.hint.raw().to_owned()),
+            place: String::new(),
+        };
+        self.push_undecided(unsure, &[]);
     }
 
     fn add_unreadable_fact(&mut self, fact: &str, why: &UnansweredReason) {
@@ -513,6 +532,9 @@ pub(super) const EVERY_STEP: &str = "*";
 
 /// The recipe name in findings about hardware.
 const HARDWARE: &str = "hardware";
+
+/// The recipe name of what the records of a host do not show.
+const RECORDS: &str = "records";
 
 /// The recipe name in findings about acceptance tests; the step is the set.
 const TESTS: &str = "tests";

@@ -94,7 +94,8 @@ pub(super) fn is_zero(count: &usize) -> bool {
 pub struct DriftFinding {
     /// The host that differs; `kubernetes` for an object of the cluster.
     pub host: HostName,
-    /// The recipe of the step or verification; `hardware`, `kubernetes`, `rollout` or `tests` for findings without a recipe.
+    /// The recipe of the step or verification; `hardware`, `kubernetes`, `records`, `rollout` or `tests` for findings without
+    /// a recipe.
     pub recipe: UntrustedText,
     /// The step, `step` or `step[key]`; the name of a verification; the part of the hardware.
     pub step: UntrustedText,
@@ -316,7 +317,8 @@ impl RepairAction {
 pub struct UndecidedItem {
     /// The host on which it could not be evaluated; `kubernetes` for the cluster's API.
     pub host: HostName,
-    /// The recipe of the step or verification; `hardware`, `kubernetes`, `rollout` or `tests` for items without a recipe.
+    /// The recipe of the step or verification; `hardware`, `kubernetes`, `records`, `rollout` or `tests` for items without a
+    /// recipe.
     pub recipe: UntrustedText,
     /// The step, or the name of a verification.
     pub step: UntrustedText,

@@ -279,12 +279,17 @@ impl ObservedHost {
         matches!(self.observation.get(&Probe::Account), Ok(ProbeReading::Account(ScriptAccount::Isolated)))
     }
 
-    /// Returns why forge's records in the cluster could not be read, if they were requested there.
-    pub fn cluster_records_failure(&self) -> Option<UnansweredReason> {
-        match self.host.is_cluster() && self.observation.has_answer(&Probe::Records) {
+    /// Returns why forge's records could not be read, if they were requested.
+    pub fn records_failure(&self) -> Option<UnansweredReason> {
+        match self.observation.has_answer(&Probe::Records) {
             true => self.observation.get(&Probe::Records).err(),
             false => None,
         }
+    }
+
+    /// Returns why forge's records in the cluster could not be read, if they were requested there.
+    pub fn cluster_records_failure(&self) -> Option<UnansweredReason> {
+        self.records_failure().filter(|_| self.host.is_cluster())
     }
 
     /// Reports whether the host answered.

@@ -12,7 +12,7 @@ use super::rule_warnings::{collect_accepted_rules, collect_rule_warnings};
 use super::shared_list::SharedList;
 use super::step_planner::StepPlanner;
 use super::undeclared::list_undeclared;
-use super::unreadable_records::warn_unreadable_records;
+use super::unreadable_records::{warn_unread_host_records, warn_unreadable_records};
 use super::verify::assess_verifications;
 use super::window::{self, WindowScope};
 use super::{
@@ -167,6 +167,7 @@ fn plan_host(
     plan.warnings.extend(seen.activity.as_ref().map(warn_ongoing_work));
     plan.warnings.extend(guard::warn_unconfirmed_guards(seen));
     plan.warnings.extend(warn_unreadable_records(seen, &ground.project.cluster));
+    plan.warnings.extend(warn_unread_host_records(seen));
     plan.warnings.extend(other_inventories::warn_other_inventories(&case, &turns));
     plan.warnings.extend(left_out_needs::warn_left_out_needs(&case, &steps));
     plan.warnings.extend(window::warn_other_window(seen, &ground.project.cluster));

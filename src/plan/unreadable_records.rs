@@ -17,6 +17,17 @@ pub fn list_unreadable_records<'s>(seen: &'s ObservedHost, cluster: &str) -> Vec
     seen.unreadable.iter().map(String::as_str).filter(concerns).collect()
 }
 
+/// Warns of a host whose records could not be read at all: forge has no root there.
+pub(super) fn warn_unread_host_records(seen: &ObservedHost) -> Option<HostWarning> {
+    let why = seen.records_failure().filter(|_| !seen.host.is_cluster() && seen.is_observed())?.why;
+    let why = format!(
+        "forge's records on the host could not be read: {why}. Resources that are not declared any more, a hold, other runs \
+         and the causes of changes were not seen"
+    );
+    let hint = seen.refusal_reason().map(|refused| refused.hint.raw().to_owned());
+    Some(HostWarning { why: why.into(), hint })
+}
+
 /// Warns of records that cannot be read.
 pub(super) fn warn_unreadable_records(seen: &ObservedHost, cluster: &str) -> Option<HostWarning> {
     let files = list_unreadable_records(seen, cluster);
