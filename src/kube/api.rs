@@ -1,5 +1,6 @@
 //! Single requests to the API, and their responses.
 
+use super::api_message::hide_quoted_objects;
 use super::cluster::ClusterApi;
 use super::error::KubeError;
 use super::request_error::ApiRequestError;
@@ -223,7 +224,11 @@ impl ClusterApi {
             ::kube::Error::Api(status) if status.code != 401 => {
                 let causes = status.details.iter().flat_map(|details| &details.causes);
                 let causes = causes.map(|cause| (cause.field.clone(), cause.message.clone())).collect();
-                ApiRequestError::Said { code: status.code, message: status.message.clone(), causes }
+                ApiRequestError::Said {
+                    code: status.code,
+                    message: hide_quoted_objects(&status.message).into_owned(),
+                    causes,
+                }
             }
             // serde may quote a value of a Secret.
             ::kube::Error::SerdeError(error) => ApiRequestError::Local(format!(

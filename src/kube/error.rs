@@ -1,5 +1,6 @@
 //! Errors of the cluster's API and of helm, with hints.
 
+use super::api_message::hide_quoted_objects;
 use crate::model::HostName;
 use crate::object::ClusterAbsence;
 use crate::transport::TransportError;
@@ -45,7 +46,7 @@ impl KubeError {
     /// Converts the error of a request to `server`, sent directly or through a host.
     pub(super) fn from_client_error(server: &str, through: bool, error: &::kube::Error) -> Self {
         match error {
-            ::kube::Error::Api(status) => Self::from_status(server, status.code, &status.message),
+            ::kube::Error::Api(status) => Self::from_status(server, status.code, &hide_quoted_objects(&status.message)),
             other => Self::from_no_answer(server, through, &innermost_cause(other), find_certificate_error(other)),
         }
     }

@@ -7,6 +7,7 @@
 
 mod access;
 mod api;
+mod api_message;
 mod callbacks;
 mod cluster;
 mod cluster_call;

@@ -1,5 +1,6 @@
 //! Objects of a manifest in the cluster's API: their live state, and the results of an apply.
 
+use super::super::api_message::hide_quoted_objects;
 use super::super::request_error::parse_conflict_manager;
 use super::super::served_kinds::{ApiCollection, ApiDiscovery};
 use super::super::{ClusterApi, KubeError};
@@ -95,7 +96,9 @@ impl HelmObjectClient<'_> {
         let ask = async {
             match self.request_apply(request).await {
                 Ok(result) => Ok(Ok(result)),
-                Err(::kube::Error::Api(status)) if status.code == 403 => Ok(Err(status.message)),
+                Err(::kube::Error::Api(status)) if status.code == 403 => {
+                    Ok(Err(hide_quoted_objects(&status.message).into_owned()))
+                }
                 Err(error) => Err(error),
             }
         };
@@ -141,7 +144,7 @@ impl HelmObjectClient<'_> {
                 found => Ok(HelmApplyResult::Conflict(found)),
             },
             Err(::kube::Error::Api(status)) if is_undefined_field(&status) => {
-                Ok(HelmApplyResult::Undefined(status.message))
+                Ok(HelmApplyResult::Undefined(hide_quoted_objects(&status.message).into_owned()))
             }
             Err(error) => Err(error),
         }

@@ -1,6 +1,7 @@
 //! Runs the `helm` program: with one cluster and a home of its own, and waits until it ends.
 
 use super::super::KubeError;
+use super::super::api_message::hide_quoted_objects;
 use super::chart_answers::{ChartAnswers, ChartDigest, ChartQueryKey};
 use super::version::{HelmVersion, query_helm_version};
 use crate::model::SecretStore;
@@ -212,6 +213,7 @@ impl HelmCommand {
         let Ok(ended) = tokio::time::timeout(limit, child.wait()).await else { return Ok(None) };
         let ended = ended.map_err(|error| KubeError::new(format!("cannot wait for `helm`: {error}")))?;
         let error = find_error(&secrets.scrub_secrets(&read_output(&mut self.stderr)?), ended);
+        let error = hide_quoted_objects(&error).into_owned();
         Ok(Some(HelmOutput { ok: ended.success(), stdout: read_output(&mut self.stdout)?, error }))
     }
 }
