@@ -1,6 +1,7 @@
 //! Removals that would take more than they say: system directories behind links, homes of others, mounts in a home.
 
 use super::{ActionTrial, is_root, with_own_etc};
+use crate::model::{BlockClass, StepVerdict};
 use serde_json::json;
 use std::os::unix::fs::{chown, symlink};
 use std::path::Path;
@@ -43,9 +44,18 @@ fn account_stays_if_its_home_cannot_be_removed() {
     std::fs::create_dir(&theirs).unwrap();
     std::fs::write(format!("{theirs}/data"), "").unwrap();
     let etc = trial.inside.clone().unwrap();
+    let before = trial.assess_resource(gone.as_ref());
+    let action = gone.render_action(&before, &trial.context()).into_script().body;
     trial.inside = Some(format!("{etc}; mount --bind '{theirs}' '{home}/share' || exit 1"));
-    let said = trial.failed_change_message("dash", gone.as_ref());
-    assert_eq!(said, format!("forge: a file system is mounted at {home}/share: nothing was removed\n"));
+    let output = trial.run_action("dash", action);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(
+        said,
+        format!("forge: a file system is mounted at {home}/share: nothing was removed\n"),
+        "mounted since"
+    );
+    let judged = trial.assess_resource(gone.as_ref());
+    assert_eq!(judged.verdict, StepVerdict::Blocked(BlockClass::Host), "{}", judged.reason.raw());
     assert!(Path::new(&format!("{theirs}/data")).exists());
     trial.inside = Some(etc);
 
