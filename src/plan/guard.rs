@@ -3,7 +3,7 @@
 use super::assessment::UnfinishedRun;
 use super::host_context::StepInstance;
 use super::model::HostWarning;
-use super::required_probes::find_restart_inputs;
+use super::required_probes::{find_restart_inputs, names_restart_input};
 use super::{ObservedHost, OngoingWork};
 use crate::config::{ExpansionState, RecipeStep};
 use crate::model::{
@@ -35,19 +35,13 @@ pub fn find_guard_effect(turn: &StepInstance<'_>, turns: &[StepInstance<'_>], ju
 
 /// Returns the guarded steps that put a change of `turn` into effect: what it changed can cut forge off only then.
 pub fn list_guarded_dependents(turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> Vec<StepId> {
-    let depends = |other: &&StepInstance<'_>| {
-        may_guard(other.step)
-            && find_restart_inputs(other, turns).iter().any(|input| input.expanded.id == turn.expanded.id)
-    };
+    let depends = |other: &&StepInstance<'_>| may_guard(other.step) && names_restart_input(other, turn);
     turns.iter().filter(depends).map(|other| other.expanded.id.clone()).collect()
 }
 
 /// Returns the longest guard among the steps that put a change of `turn` into effect: it restores that change, too. A
 /// program reads any file: the environment file of sshd's unit, a drop-in of it.
 fn find_dependent_guard(turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> Option<u64> {
-    let depends = |other: &&StepInstance<'_>| {
-        find_restart_inputs(other, turns).iter().any(|input| input.expanded.id == turn.expanded.id)
-    };
     let guard_time = |other: &StepInstance<'_>| match (other.step.guard, &other.expanded.state) {
         (StepGuard::After(seconds), _) => Some(seconds),
         (StepGuard::Derived, ExpansionState::Resource(resource)) => {
@@ -56,7 +50,8 @@ fn find_dependent_guard(turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> 
         }
         _ => None,
     };
-    turns.iter().filter(|other| may_guard(other.step)).filter(depends).filter_map(guard_time).max()
+    let dependents = turns.iter().filter(|other| names_restart_input(other, turn) && may_guard(other.step));
+    dependents.filter_map(guard_time).max()
 }
 
 fn may_guard(step: &RecipeStep) -> bool {

@@ -120,13 +120,15 @@ pub fn find_restart_inputs<'t, 'a>(
     if turn.step.restart_on.is_empty() {
         return Vec::new();
     }
-    let named = |other: &&StepInstance<'_>| {
-        turn.step.restart_on.iter().any(|(name, _)| {
-            let (recipe, step) = name.split_once('/').unwrap_or((&turn.expanded.id.recipe, name));
-            *step == *other.expanded.id.step && *recipe == *other.expanded.id.recipe
-        })
-    };
-    turns.iter().filter(named).collect()
+    turns.iter().filter(|other| names_restart_input(turn, other)).collect()
+}
+
+/// Reports whether the `restart_on` of `turn` names `other`.
+pub(super) fn names_restart_input(turn: &StepInstance<'_>, other: &StepInstance<'_>) -> bool {
+    turn.step.restart_on.iter().any(|(name, _)| {
+        let (recipe, step) = name.split_once('/').unwrap_or((&turn.expanded.id.recipe, name));
+        *step == *other.expanded.id.step && *recipe == *other.expanded.id.recipe
+    })
 }
 
 fn list_input_paths(turn: &StepInstance<'_>, turns: &[StepInstance<'_>]) -> Vec<String> {
