@@ -436,19 +436,20 @@ impl HostDriftCollector<'_, '_> {
         }
     }
 
-    /// Evaluates a verification with the observed answers, unless it has to wait for a repair. It need not if only ignored
-    /// findings keep it waiting, which must not hide a failure, or if its recipe is declared as it was applied: then the
-    /// host changed since, and one change must not hide another.
+    /// Evaluates a verification with the observed answers if only ignored findings keep it waiting, or if its recipe is
+    /// declared as it was applied: then the host changed since, and one change must not hide another.
     fn reassess_verification(
         &self,
         case: &HostContext<'_>,
         as_applied: &BTreeSet<&str>,
         verify: &VerifyPlan,
     ) -> Option<VerifyPlan> {
-        match as_applied.contains(&*verify.recipe) || !self.has_open_step(&verify.recipe) {
-            true => plan::assess_waiting_verification(case, verify),
-            false => None,
+        if !self.has_open_step(&verify.recipe) {
+            return plan::assess_waiting_verification(case, verify);
         }
+        let judged = as_applied.contains(&*verify.recipe).then(|| plan::assess_waiting_verification(case, verify))?;
+        // What cannot be asked now, such as a stopped service, can be once the steps match.
+        judged.filter(|judged| judged.verdict != StepVerdict::Unknown)
     }
 
     /// Reports whether a step of the recipe differs on this host without being ignored, or could not be evaluated.

@@ -106,7 +106,10 @@ fn assess_verifications(case: &HostContext<'_>, plan: &HostPlan) -> Vec<VerifyPl
     let turns = case.expand_local_steps();
     let as_applied = plan::list_recipes_as_applied(case, &turns, plan);
     let judge = |verify: &VerifyPlan| match as_applied.contains(&*verify.recipe) {
-        true => plan::assess_waiting_verification(case, verify).unwrap_or_else(|| verify.clone()),
+        // What cannot be asked now, such as a stopped service, can be once the steps match.
+        true => plan::assess_waiting_verification(case, verify)
+            .filter(|judged| judged.verdict != StepVerdict::Unknown)
+            .unwrap_or_else(|| verify.clone()),
         false => verify.clone(),
     };
     plan.verify.iter().map(judge).collect()

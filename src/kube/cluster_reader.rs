@@ -289,9 +289,13 @@ impl ClusterReader {
                         return Ok(applied.clone());
                     }
                 }
-                Err(refusal) if refusal.has_code(409) => return Err(refusal),
-                Err(ApiRequestError::Away(error)) => return Err(ApiRequestError::Away(error)),
-                Err(refusal) => info.order_refused = Some(refusal.api_message()),
+                // The field is immutable.
+                Err(refusal) if refusal.has_code(422) => info.order_refused = Some(refusal.api_message()),
+                // Without the permission, or with a rejection, the apply fails with that answer.
+                Err(refusal @ ApiRequestError::Rejected(_)) => drop(refusal),
+                Err(refusal) if refusal.has_code(403) => {}
+                // The object changed meanwhile, or the API is busy or failed: nothing is known about the order.
+                Err(refusal) => return Err(refusal),
             }
         }
         let new = after.into_iter().filter(|order| found.iter().all(|known| known.field != order.field));

@@ -1,4 +1,4 @@
-//! Tells a missing permission from a rejection by admission: the API answers both with 403, and its status has no typed
+//! Distinguishes a missing permission from a rejection by admission: the API answers both with 403, and its status has no typed
 //! reason that differs. So forge asks the API whether the account has the permission.
 
 use super::request_error::ApiRequestError;
@@ -6,6 +6,11 @@ use super::served_kinds::ApiCollection;
 use super::{ClusterApi, KubeError};
 use crate::object::ObjectId;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
+
+/// What the API says if the content of an object needs permissions beyond those on the object, for which it has no typed
+/// reason: `pkg/registry/rbac/validation` and `plugin/pkg/admission/gc` of Kubernetes.
+const MORE_PERMISSIONS: [&str; 2] =
+    ["attempting to grant RBAC permissions not currently held", "cannot set blockOwnerDeletion"];
 
 impl ClusterApi {
     /// Returns the error of a request that needs `verb` on the object. One that the API denied (403) although the account
@@ -18,6 +23,9 @@ impl ClusterApi {
         error: ApiRequestError,
     ) -> ApiRequestError {
         let ApiRequestError::Said { code: 403, message, .. } = &error else { return error };
+        if MORE_PERMISSIONS.iter().any(|text| message.contains(text)) {
+            return error;
+        }
         match self.lacks_permission(place, id, verb).await {
             Ok(false) => ApiRequestError::Rejected(message.clone()),
             // Without an answer, the usual cause is assumed.

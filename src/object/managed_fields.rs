@@ -1,6 +1,6 @@
 //! Field ownership of an object, read from its `managedFields`.
 
-use super::cleanup::is_bookkeeping;
+use super::cleanup::{is_bookkeeping, is_object_link};
 use super::field_path::{FieldPath, PathStep};
 use super::{AddedField, FieldManager, FieldOwner};
 use crate::model::Value;
@@ -8,6 +8,9 @@ use std::collections::BTreeSet;
 
 /// Programs with which people change objects. Other programs set fields as part of their function.
 const MANUAL_CLIENTS: [&str; 8] = ["kubectl", "k9s", "Lens", "OpenLens", "Headlamp", "Mozilla", "node-fetch", "curl"];
+
+/// Those of them that are libraries: operators report their names, too, and tie objects to others as their function.
+const LIBRARY_CLIENTS: [&str; 3] = ["Mozilla", "node-fetch", "curl"];
 
 /// The fields that one manager set.
 struct OwnedFields {
@@ -75,8 +78,12 @@ pub(crate) fn find_added_fields(
         !owned && !is_entry_map(path) && !is_bookkeeping(path) && path.find_value(declared).is_none()
     };
     let mut found: Vec<AddedLiveField> = Vec::new();
+    let is_library = |owner: &OwnedFields| LIBRARY_CLIENTS.iter().any(|client| owner.manager.starts_with(client));
     for (owner, path) in hands.iter().flat_map(|owner| owner.fields.iter().filter(free).map(move |path| (owner, path)))
     {
+        if is_object_link(path) && is_library(owner) {
+            continue;
+        }
         // A field comes before the fields in it.
         if found.iter().any(|above| path.starts_with(&above.path)) {
             continue;

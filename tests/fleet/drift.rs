@@ -311,6 +311,6 @@ fn missing_hold_hides_no_other_difference() {
     let expected = ["package hold machine-changed", "it is served - machine-changed"];
     assert_eq!(told(&drift(&project).1), expected);
     node.must("rm /srv/ready");
-    let expected = ["package hold machine-changed", "ready wait machine-changed"];
-    assert_eq!(told(&drift(&project).1), expected, "the verification waits for the step");
+    let waits = "ready wait machine-changed";
+    assert_eq!(told(&drift(&project).1), [expected[0], waits, expected[1]], "only the host changed");
 }

@@ -172,9 +172,8 @@ fn inputs_of_a_guarded_service_are_taken_back() {
     }
     // A file that the rules of the packet filter include: the next boot loads it.
     let rules = |verdict: &str| {
-        let rules = format!(
-            "table inet site {{ chain input {{ type filter hook input priority 0; tcp dport 22 {verdict}; }} }}"
-        );
+        let input = format!("chain input {{\\ntype filter hook input priority 0;\\ntcp dport 22 {verdict}\\n}}");
+        let rules = format!("table inet site {{\\n{input}\\n}}");
         recipe(&format!("file: {{ path: /srv/rules.nft, content: \"{rules}\\n\" }}"), "nftables")
     };
     node.must("printf 'flush ruleset\\ninclude \"/srv/rules.nft\"\\n' >/etc/nftables.conf");
