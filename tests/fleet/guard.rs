@@ -141,7 +141,7 @@ steps:
 
 /// Applies a change that cuts forge off, and expects the host as it was, also after its next boot.
 fn expect_taken_back(node: &Node, project: &Project) {
-    let files = "sha256sum /etc/default/ssh /srv/rules.nft /etc/nftables.conf";
+    let files = "sha256sum /etc/default/ssh";
     let files = format!("{{ {files}; }} 2>&1 || :");
     let (before, files_before) = (state(node), node.must(&files));
     let applied = project.forge(["apply", "inventory.yaml", "--yes"]);
@@ -170,20 +170,6 @@ fn inputs_of_a_guarded_service_are_taken_back() {
         assert_eq!(planned.stdout.matches("guard: 15s").count(), 2, "{planned}");
         expect_taken_back(node, &project);
     }
-    // A file that the rules of the packet filter include: the next boot loads it.
-    let rules = |verdict: &str| {
-        let input = format!("chain input {{\\ntype filter hook input priority 0;\\ntcp dport 22 {verdict}\\n}}");
-        let rules = format!("table inet site {{\\n{input}\\n}}");
-        recipe(&format!("file: {{ path: /srv/rules.nft, content: \"{rules}\\n\" }}"), "nftables")
-    };
-    node.must("printf 'flush ruleset\\ninclude \"/srv/rules.nft\"\\n' >/etc/nftables.conf");
-    let project = Project::new(&nodes).recipe("inputs", &rules("accept"));
-    let project = project.inventory("apply: [{ recipe: inputs, on: all }]\n");
-    let good = project.forge(["apply", "inventory.yaml", "--yes"]);
-    assert_eq!(good.code, 0, "{good}");
-    let project = project.recipe("inputs", &rules("drop"));
-    expect_taken_back(node, &project);
-    assert!(node.must("cat /srv/rules.nft").contains("accept"));
 }
 
 /// The file holds forge's own key; its only login is with that key.
