@@ -177,7 +177,7 @@ impl<'r> ArmedGuard<'r> {
         let time = format_guard_time(self.guard.seconds());
         let last = self.last.raw();
         host_side_error(format!(
-            "no new session since the change, also after the guard's {time} and {}: {last}",
+            "no new session within the guard's {time} and {} after it: {last}",
             format_guard_time(RETURN_LIMIT.as_secs())
         ))
     }

@@ -139,7 +139,7 @@ steps:
     service: { name: SERVICE, state: running, enabled: true }
 "#;
 
-/// Applies a change that cuts forge off, and expects the host as it was, also after its next boot.
+/// Applies a change that cuts forge off, and expects the host as it was.
 fn expect_taken_back(node: &Node, project: &Project) {
     let files = "sha256sum /etc/default/ssh";
     let files = format!("{{ {files}; }} 2>&1 || :");
