@@ -108,7 +108,7 @@ fn list_unsettled_steps(kept: &HostPlan, now: &HostPlan) -> Vec<(StepId, Untrust
     idle.filter_map(|step| Some((step.id.clone(), explain(&step.id)?))).collect()
 }
 
-/// Replaces what the plan does not change on a stale host by what is observed now. The plan would still run the same
+/// Replaces what the plan does not change on a stale host by the present observation. The plan would still run the same
 /// steps.
 fn show_current_state(kept: &mut HostPlan, now: &HostPlan) {
     kept.undeclared = now.undeclared.clone();

@@ -97,7 +97,7 @@ fn verify_host(
     report
 }
 
-/// Returns the verifications of a host by what was observed. Those of a recipe whose declaration differs from the host
+/// Returns the verifications of a host by its observation. Those of a recipe whose declaration differs from the host
 /// wait: they are about the state after an apply. If only the host changed, they are about that change.
 fn assess_verifications(case: &HostContext<'_>, plan: &HostPlan) -> Vec<VerifyPlan> {
     if plan.verify.iter().all(|verify| verify.verdict != StepVerdict::Pending) {

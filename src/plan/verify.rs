@@ -94,7 +94,7 @@ fn is_as_applied(case: &HostContext<'_>, turn: &StepInstance<'_>) -> bool {
     record.is_some_and(|recorded| recorded == digest())
 }
 
-/// Evaluates a verification that a plan leaves for later with what was observed. `None` without an answer.
+/// Evaluates a verification that a plan leaves for later with the present observation. `None` without an answer.
 pub fn assess_waiting_verification(case: &HostContext<'_>, verify: &VerifyPlan) -> Option<VerifyPlan> {
     if verify.verdict != StepVerdict::Pending || case.seen.missing.is_some() {
         return None;

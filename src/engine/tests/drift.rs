@@ -368,7 +368,7 @@ fn ignored_findings_are_counted_until_the_rule_expires() {
     assert_eq!(ignore("step: base", "1969-12-31"), ("other page".to_owned(), vec![(0, true)]));
 }
 
-/// A change of the host hides no other one. A verification waits only if the declaration differs from what was applied:
+/// A change of the host hides no other one. A verification waits only if the declaration differs from the applied one:
 /// then it is about the state after the next apply.
 #[test]
 fn verification_is_evaluated_unless_its_recipe_changed() {

@@ -64,7 +64,7 @@ fn quota_rejects_an_object_in_the_plan() {
     assert!(plan.stdout.contains("rejects ConfigMap quotas/settings at the moment"), "{plan}");
 }
 
-/// An account that may manage the objects, but may not read forge's records, does not know what is no longer declared.
+/// An account that may manage the objects, but may not read forge's records, does not see what lost its declaration.
 #[test]
 fn unread_records_are_unknown_and_resolve_nothing() {
     let Some(api) = Cluster::require() else { return };

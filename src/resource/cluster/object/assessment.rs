@@ -210,7 +210,7 @@ impl ObjectFindings {
         }
     }
 
-    /// An admission rule rejects the apply. An earlier step, or another object of this one, may change that rule first.
+    /// An admission rule rejects the apply. An earlier step, or another object of this step, may change that rule first.
     fn add_rejected(
         &mut self,
         want: &DesiredObjects<'_>,
