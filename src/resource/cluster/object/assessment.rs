@@ -210,7 +210,8 @@ impl ObjectFindings {
         }
     }
 
-    /// An admission rule rejects the apply. An earlier step, or another object of this step, may change that rule first.
+    /// An admission rule rejects the apply. An object that matches needs none. An earlier step, or another object of this
+    /// step, may change the rule first.
     fn add_rejected(
         &mut self,
         want: &DesiredObjects<'_>,
@@ -222,11 +223,15 @@ impl ObjectFindings {
         let id = &declared.id;
         let changes_rule =
             |diff: &ObjectDiff| ADMISSION_KINDS.contains(&diff.id.kind.as_str()) && self.diff.applies_object(&diff.id);
-        if self.diff.objects.iter().any(changes_rule) || cx.predicted.is_some_and(|p| p.after.is_some()) {
-            self.predicted = true;
+        let becomes = info.live.as_ref().map(|live| overlay_object(live, &declared.object)).unwrap_or_default();
+        let redactor = Redactor::for_object(&declared.object, cx.secrets);
+        // A rule that is newer than the object does not change it.
+        let matches = info.live.as_ref().is_some_and(|live| diff_fields(&redactor, live, &becomes).is_empty());
+        let may_change = self.diff.objects.iter().any(changes_rule) || cx.predicted.is_some_and(|p| p.after.is_some());
+        if matches || may_change {
+            self.predicted |= !matches;
             self.notes.push(format!("the API rejects {id} at the moment: {words}"));
-            let becomes = info.live.as_ref().map(|live| overlay_object(live, &declared.object));
-            return self.add_differences(want, declared, info, &becomes.unwrap_or_default(), cx);
+            return self.add_differences(want, declared, info, &becomes, cx);
         }
         let reason = format!("the API rejects {id}: {words}");
         let hint =
