@@ -8,6 +8,18 @@ use crate::facts::command::perftest::{BandwidthRow, LatencyRow, parse_bandwidth,
 /// A shorter transfer measures the start of a test, not its speed.
 const LEAST_TRANSFER_SECONDS: f64 = 0.5;
 
+/// Judges a bandwidth of `messages` of `bytes`: it must be long enough for its rate.
+pub(super) fn judge_transfer(messages: Option<f64>, bytes: u64, gbits: f64, expected: &ExpectedValue) -> TestVerdict {
+    let seconds = messages.map(|messages| messages * bytes as f64 * 8.0 / (gbits * 1e9));
+    match (messages, seconds) {
+        (Some(messages), Some(seconds)) if seconds < LEAST_TRANSFER_SECONDS => TestVerdict::not_measured(format!(
+            "{messages} messages of {bytes} bytes take {seconds:.4} s at this rate: too short to measure (least \
+             {LEAST_TRANSFER_SECONDS} s)"
+        )),
+        _ => expected.judge(gbits),
+    }
+}
+
 /// Judges a bandwidth test by its row of `bytes`.
 ///
 /// The row must be long enough for its rate: 1000 messages of 64 KiB take a millisecond at 400 Gb/s. Its unit must agree
@@ -20,14 +32,7 @@ pub fn judge_bandwidth(output: &str, bytes: u64, expected: &ExpectedValue) -> Te
     let Some(gbits) = row.gbits else {
         return TestVerdict::not_measured("the bandwidth does not agree with the message rate: its unit is unknown");
     };
-    match transfer_seconds(row, gbits) {
-        Some(seconds) if seconds < LEAST_TRANSFER_SECONDS => TestVerdict::not_measured(format!(
-            "{} messages of {bytes} bytes take {:.4} s at this rate: too short to measure (least {LEAST_TRANSFER_SECONDS} s)",
-            row.iterations.unwrap_or_default(),
-            seconds
-        )),
-        _ => expected.judge(gbits),
-    }
+    judge_transfer(row.iterations.map(|iterations| iterations as f64), bytes, gbits, expected)
 }
 
 fn describe_missing_row(rows: &[BandwidthRow], bytes: u64) -> String {
@@ -35,11 +40,6 @@ fn describe_missing_row(rows: &[BandwidthRow], bytes: u64) -> String {
         0 => "the output has no bandwidth".to_owned(),
         _ => format!("the output has no row for messages of {bytes} bytes"),
     }
-}
-
-fn transfer_seconds(row: &BandwidthRow, gbits: f64) -> Option<f64> {
-    let bits = row.iterations? as f64 * row.bytes as f64 * 8.0;
-    (gbits > 0.0).then(|| bits / (gbits * 1e9))
 }
 
 /// Judges a latency test by its smallest message: with large messages, the transfer takes most of the time.

@@ -1,18 +1,19 @@
 //! Judges the output of `ucx_perftest`, and of programs that print one number.
 
+use super::judge::judge_transfer;
 use super::verdict::{ExpectedValue, TestVerdict};
 
 /// Judges `ucx_perftest -t tag_bw` by its final row, in Gb/s. It prints MB/s of 1,048,576 bytes; the message rate must
-/// agree.
+/// agree, and the transfer must be long enough for its rate.
 pub fn judge_ucx(output: &str, bytes: u64, expected: &ExpectedValue) -> TestVerdict {
     let Some(cells) = output.lines().rev().find_map(parse_final_row) else {
         return TestVerdict::not_measured("the output has no final row");
     };
-    let [.., bandwidth, _, rate] = cells;
+    let [messages, .., bandwidth, _, rate] = cells;
     let (gbits, sent) = (bandwidth * 1_048_576.0 * 8.0 / 1e9, rate * bytes as f64 * 8.0 / 1e9);
     // Both are rounded: the rate to whole messages, the bandwidth to 0.01.
     match (gbits - sent).abs() <= (sent * 0.01).max(bytes as f64 * 8.0 / 1e9) {
-        true => expected.judge(gbits),
+        true => judge_transfer(Some(messages), bytes, gbits, expected),
         false => TestVerdict::not_measured("the bandwidth does not agree with the message rate"),
     }
 }
@@ -58,6 +59,10 @@ mod tests {
         assert!(matches!(judged, TestVerdict::Pass { value, .. } if (value - 1.375).abs() < 0.001), "{judged:?}");
         let other_size = judge_ucx(text, 1 << 20, &expected);
         assert_eq!(other_size, TestVerdict::not_measured("the bandwidth does not agree with the message rate"));
+        // The same rate with fewer messages: 0.5 s need 1312 of them.
+        let short = judge_ucx(&text.replace("Final:                  3000", "Final: 1311"), 65536, &expected);
+        let reason = "1311 messages of 65536 bytes take 0.4998 s at this rate: too short to measure (least 0.5 s)";
+        assert_eq!(short, TestVerdict::not_measured(reason));
         let refused = judge_ucx("client failed. connect() failed: Connection refused\n", 65536, &expected);
         assert_eq!(refused, TestVerdict::not_measured("the output has no final row"));
     }

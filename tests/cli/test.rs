@@ -95,6 +95,8 @@ tests:
     - { test: nccl-all-reduce-hosts, on: all, least: 300, group_size: 9 }
     - { test: disk, on: 'node-[1:2]', peers: 0.05 }
     - { test: site-pair, on: all, least: 1 }
+    - { test: ucx-bandwidth, on: 'node-[1:2]', peers: 0.05 }
+    - { test: ucx-bandwidth, on: all, peers: 1 }
 ";
     let disk = DISK.replace("'{size}'", "'{sizee}', '{print}', '${sizes}'");
     let pair = "test: site-pair\nscope: pair\noutput: number\nserver: [serve]\nclient: [ask, '{address}']\n";

@@ -125,7 +125,7 @@ fn select_hosts(table: &YamlTable<'_>, scope: &TestScope<'_>, cx: &mut LoadConte
 }
 
 /// Reports an entry that its hosts are too few for: nothing would be measured, or nothing compared. A pair or a group of one
-/// host is none: the inventory may get more.
+/// host is none: the inventory may get more. Two hosts have two results, one in each direction.
 fn check_host_count(
     table: &YamlTable<'_>,
     definition: &TestDefinition,
@@ -137,6 +137,9 @@ fn check_host_count(
         TestPrograms::Group(_) if hosts < group_size => ("group_size", group_size, "a group"),
         programs if programs.are_of_one_host() && hosts < 3 && table.get("peers").is_some() => {
             ("peers", 3, "a comparison with the median of the hosts")
+        }
+        TestPrograms::Pair { .. } if hosts < 3 && table.get("peers").is_some() => {
+            ("peers", 3, "a comparison with the median of the pairs")
         }
         _ => return,
     };
@@ -273,7 +276,7 @@ fn read_limit(table: &YamlTable<'_>, definition: &TestDefinition, cx: &mut LoadC
         "least" => DeclaredLimit::Least(read_number(table, key, cx)?),
         "most" => DeclaredLimit::Most(read_number(table, key, cx)?),
         "share" => DeclaredLimit::Share { share: read_share(table, key, cx)?, of },
-        _ => DeclaredLimit::Peers(read_share(table, key, cx)?),
+        _ => DeclaredLimit::Peers(read_peers(table, key, cx)?),
     };
     let is_latency = definition.output == TestOutput::PerftestLatency;
     let measures_rate = !is_latency && definition.output != TestOutput::Number;
@@ -289,6 +292,19 @@ fn read_limit(table: &YamlTable<'_>, definition: &TestDefinition, cx: &mut LoadC
     }
     check_ceiling(&limit, of, definition.output.unit(), table.span, cx);
     Some(limit)
+}
+
+/// Reads how far a value may be from the median. All of it would accept every value.
+fn read_peers(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Option<f64> {
+    let share = read_number(table, key, cx)?;
+    if share >= 1.0 {
+        let message = format!("`{key}` is the share by which a value may be worse than the median: from 0 to below 1");
+        let span = table.get(key).map_or(table.span, |node| node.span);
+        let hint = "write `0.05` to accept values up to 5 % worse than the median";
+        cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(span).hint(hint));
+        return None;
+    }
+    Some(share)
 }
 
 fn read_share(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Option<f64> {

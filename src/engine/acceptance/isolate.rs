@@ -66,8 +66,8 @@ async fn measure_run(
 }
 
 fn apply_limit(row: &mut TestRow, limit: Option<&ExpectedValue>) {
-    if limit.is_some() {
-        apply_peer_limit(row, limit);
+    if let Some(limit) = limit {
+        apply_peer_limit(row, Ok(limit));
     }
 }
 

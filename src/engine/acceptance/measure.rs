@@ -4,7 +4,9 @@ use super::adapter_values::read_adapter_values;
 use super::gpu_memory::add_gpu_memory;
 use super::test_cluster::TestCluster;
 use super::test_host::TestHost;
-use super::test_scripts::{build_program_script, build_result_script, build_server_script, build_stop_script};
+use super::test_scripts::{
+    SERVER_FAILED, build_program_script, build_result_script, build_server_script, build_stop_script,
+};
 use crate::acceptance::{
     CollectiveValue, ConnectionEnds, ExpectedValue, TestVerdict, expect_share, judge_bandwidth, judge_collective,
     judge_dcgm, judge_fio, judge_gpu_clocks, judge_latency, judge_number, judge_nvbandwidth, judge_pingpong,
@@ -42,6 +44,8 @@ pub(super) struct ProgramEnd {
     output: HostScriptOutput,
     /// What stopped it; `None` if it ended by itself.
     stopped_by: Option<StopCause>,
+    /// The signal that ended it, as the service manager says: `by signal KILL`.
+    signal: Option<String>,
 }
 
 /// What stopped a program.
@@ -55,7 +59,10 @@ enum StopCause {
 }
 
 /// The result of a unit whose `RuntimeMaxSec=` ended it.
-const RESULT_TIMEOUT: &[u8] = b"timeout";
+const RESULT_TIMEOUT: &str = "timeout";
+
+/// The results of a unit whose main process a signal ended; `systemd-run --wait` then exits with 255.
+const RESULTS_BY_SIGNAL: [&str; 3] = ["signal", "core-dump", "oom-kill"];
 
 /// A measurement with what the programs printed.
 pub(super) struct TestMeasurement {
@@ -176,15 +183,19 @@ impl MeasureContext<'_> {
         let script = build_program_script(&client_unit, limit, &client_words);
         let end = self.run_program(client, &client_unit, script).await;
         let stopped = self.run_script(server, build_stop_script(&unit)).await;
-        let (printed, lost) = match stopped {
-            Ok(done) => (read_output(&done), None),
+        let (printed, failure, lost) = match stopped {
+            Ok(done) => (read_server_output(&done), describe_server_failure(&done), None),
             // The client may only have seen that its server does not answer.
-            Err(error) => (UntrustedText::default(), error.is_unreachable().then(|| server.name.clone())),
+            Err(error) => (UntrustedText::default(), None, error.is_unreachable().then(|| server.name.clone())),
         };
         let mut measured = match end {
             Ok(end) => self.judge(&end, vec![printed], self.expect(&[server, client], rail)),
             Err(error) => lose_host(client, &error, &describe_loss(client, &error), vec![printed]),
         };
+        // What the client measured was not the service of a program that failed.
+        if let Some(why) = failure.filter(|_| measured.verdict.value().is_some()) {
+            measured.verdict = TestVerdict::not_measured(format!("the server on `{}`: {why}", server.name));
+        }
         measured.lost.extend(lost);
         measured
     }
@@ -219,12 +230,13 @@ impl MeasureContext<'_> {
             0 => None,
             _ => Some(self.run_script(host, build_result_script(unit)).await?),
         };
-        let is_timeout = |done: HostScriptOutput| done.finished.stdout.trim_ascii() == RESULT_TIMEOUT;
+        let result = result.map(|done| String::from_utf8_lossy(&done.finished.stdout).trim().to_owned());
+        let result = result.as_deref().and_then(|line| line.split_once(' ').or(Some((line, "")))).unwrap_or_default();
         let stopped_by = match was_stopped {
             true => Some(StopCause::User),
-            false => result.is_some_and(is_timeout).then_some(StopCause::Limit),
+            false => (result.0 == RESULT_TIMEOUT).then_some(StopCause::Limit),
         };
-        Ok(ProgramEnd { output, stopped_by })
+        Ok(ProgramEnd { output, stopped_by, signal: describe_signal(result) })
     }
 
     fn parameters_for(&self, rail: Option<&str>, address: Option<&str>) -> BTreeMap<String, String> {
@@ -243,7 +255,7 @@ impl MeasureContext<'_> {
             DeclaredLimit::Floor(floor) => floor.to_expected().ok_or_else(|| "the floor has no limit".to_owned()),
             DeclaredLimit::OwnVerdict => Ok(ExpectedValue::at_least(1.0, unit, "of the program")),
             DeclaredLimit::Peers(share) => Ok(match self.test.definition.output.is_more_better() {
-                true => ExpectedValue::at_least(0.0, unit, &format!("{share} of its peers")),
+                true => ExpectedValue::at_least(f64::MIN, unit, &format!("{share} of its peers")),
                 false => ExpectedValue::at_most(f64::MAX, unit, &format!("{share} of its peers")),
             }),
             DeclaredLimit::Share { share, of: Some(of) } => Ok(expect_share(*of, *share, unit)),
@@ -269,6 +281,16 @@ impl MeasureContext<'_> {
         match &self.test.expected {
             DeclaredLimit::Floor(floor) => floor.collective_value().unwrap_or_default(),
             _ => CollectiveValue::default(),
+        }
+    }
+
+    /// Adds a question to the reason that a limit stopped the client of a server, if both printed nothing: a firewall may
+    /// drop what the client sends.
+    fn explain_limit(&self, limit: String, outputs: &[UntrustedText]) -> String {
+        let is_silent = outputs.len() == 2 && outputs.iter().all(|output| output.raw().trim().is_empty());
+        match self.test.parameters.get("port").filter(|_| is_silent) {
+            Some(port) => format!("{limit}; neither end printed anything: does a firewall drop port {port}?"),
+            None => limit,
         }
     }
 
@@ -306,14 +328,14 @@ impl MeasureContext<'_> {
             Some(StopCause::User) => return not_measured(STOPPED, outputs),
             // One end may have said what failed, and the other one waited for it.
             Some(StopCause::Limit) if self.test.definition.output.has_faults() => {}
-            Some(StopCause::Limit) => return not_measured(&limit, outputs),
+            Some(StopCause::Limit) => return not_measured(&self.explain_limit(limit, &outputs), outputs),
             None => {}
         }
         // A program that judges itself also exits with an error if it has found one.
         if done.finished.status != 0 && !self.test.definition.output.has_own_verdict() {
             return match self.find_wrong_values(&stdout) {
                 Some(verdict) => TestMeasurement { verdict, outputs, lost: Vec::new() },
-                None => not_measured(&describe_failure(done), outputs),
+                None => not_measured(&end.describe_failure(), outputs),
             };
         }
         let expected = match expected {
@@ -322,7 +344,7 @@ impl MeasureContext<'_> {
         };
         let failure = match end.stopped_by {
             Some(_) => Some(limit),
-            None => (done.finished.status != 0).then(|| describe_failure(done)),
+            None => (done.finished.status != 0).then(|| end.describe_failure()),
         };
         let client = format!("{stdout}{}", String::from_utf8_lossy(&done.finished.stderr));
         let server = outputs.first().map(UntrustedText::raw).unwrap_or_default();
@@ -341,7 +363,7 @@ impl MeasureContext<'_> {
             (TestOutput::Nccl, _) => self.judge_nccl(&stdout, &stdout, &expected),
             (TestOutput::Dcgm, _) => match judge_dcgm(&stdout, &self.list_permitted_skips()) {
                 TestVerdict::NotMeasured { reason } if done.finished.status != 0 => {
-                    TestVerdict::not_measured(format!("{}: {reason}", describe_failure(done)))
+                    TestVerdict::not_measured(format!("{}: {reason}", end.describe_failure()))
                 }
                 verdict => verdict,
             },
@@ -377,6 +399,24 @@ pub(super) fn describe_loss(host: &TestHost<'_>, error: &TransportError) -> Stri
     format!("`{}`: {}", host.name, describe_transport_error(error).raw())
 }
 
+/// Returns what a server printed, without the line of [`SERVER_FAILED`], which is on stderr.
+fn read_server_output(done: &HostScriptOutput) -> UntrustedText {
+    UntrustedText::new(shorten_middle(String::from_utf8_lossy(&done.finished.stdout).into_owned()))
+}
+
+/// Returns how a server failed that ended by itself.
+fn describe_server_failure(done: &HostScriptOutput) -> Option<String> {
+    let result = String::from_utf8_lossy(&done.finished.stderr).trim().to_owned();
+    let result = result.lines().last().filter(|_| done.finished.status == SERVER_FAILED)?;
+    let (result, status) = result.split_once(' ').unwrap_or((result, ""));
+    let how = match describe_signal((result, status)) {
+        Some(signal) => signal,
+        None if result == RESULT_TIMEOUT => "the limit stopped it".to_owned(),
+        None => format!("exit status {status}"),
+    };
+    Some(join_reason(&how, &summarize_stderr(&done.finished.stdout)))
+}
+
 /// Returns what a program printed. The middle of a long output is left out: a report has the outputs of all programs.
 fn read_output(done: &HostScriptOutput) -> UntrustedText {
     let text = [&done.finished.stdout, &done.finished.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat();
@@ -397,12 +437,34 @@ pub(super) fn not_measured(why: &str, outputs: Vec<UntrustedText>) -> TestMeasur
     TestMeasurement { verdict: TestVerdict::not_measured(why), outputs, lost: Vec::new() }
 }
 
+/// Returns how a program ended with an error. One that prints its errors to stdout says there why.
 pub(super) fn describe_failure(done: &HostScriptOutput) -> String {
-    let status = done.finished.status;
-    match summarize_stderr(&done.finished.stderr) {
-        why if why.is_empty() => format!("exit status {status}"),
-        why => format!("exit status {status}: {why}"),
+    let said = [&done.finished.stderr, &done.finished.stdout].map(|bytes| summarize_stderr(bytes));
+    let why = said.into_iter().find(|said| !said.is_empty());
+    join_reason(&format!("exit status {}", done.finished.status), &why.unwrap_or_default())
+}
+
+fn join_reason(how: &str, why: &str) -> String {
+    match why {
+        "" => how.to_owned(),
+        why => format!("{how}: {why}"),
     }
+}
+
+impl ProgramEnd {
+    /// Returns how the program ended with an error: its exit status, or the signal that ended it.
+    pub fn describe_failure(&self) -> String {
+        match &self.signal {
+            Some(signal) => join_reason(signal, &summarize_stderr(&self.output.finished.stderr)),
+            None => describe_failure(&self.output),
+        }
+    }
+}
+
+/// Returns the signal that ended a unit's program, from the unit's result and the status that the service manager names.
+fn describe_signal((result, status): (&str, &str)) -> Option<String> {
+    let memory = if result == "oom-kill" { ": out of memory" } else { "" };
+    RESULTS_BY_SIGNAL.contains(&result).then(|| format!("ended by signal {status}{memory}"))
 }
 
 /// Replaces `{name}` by the parameter `name`. Other text in braces belongs to the program.
@@ -440,6 +502,14 @@ mod tests {
         assert_eq!(shorten_middle("short".to_owned()), "short");
         let long = shorten_middle("ä".repeat(KEPT_OUTPUT * 2));
         assert!(long.contains("ä\n[131072 bytes left out]\nä"), "{}", long.len());
+    }
+
+    #[test]
+    fn signal_that_ended_a_program_is_named() {
+        assert_eq!(describe_signal(("signal", "KILL")), Some("ended by signal KILL".to_owned()));
+        let memory = "ended by signal KILL: out of memory";
+        assert_eq!(describe_signal(("oom-kill", "KILL")).as_deref(), Some(memory));
+        assert_eq!((describe_signal(("exit-code", "255")), describe_signal(("", ""))), (None, None));
     }
 
     #[test]

@@ -158,13 +158,19 @@ async fn result_from_before_a_stop_request_counts() {
 /// `systemd-run --wait` exits 1 for a unit that its limit stopped, like for a program that fails with 1.
 #[tokio::test]
 async fn limit_that_stopped_a_program_is_named() {
-    for (result, why) in
-        [("timeout\n", "the limit of 6 s stopped the program"), ("exit-code\n", "exit status 1"), ("", "exit status 1")]
-    {
+    let limit = "the limit of 6 s stopped the program";
+    let ends = [
+        ("timeout TERM\n", limit),
+        ("timeout\n", limit),
+        ("exit-code 1\n", "exit status 1: printed"),
+        ("signal KILL\n", "ended by signal KILL"),
+        ("", "exit status 1: printed"),
+    ];
+    for (result, why) in ends {
         let host = TestHost::answering(
             "n1",
             AnsweringHost(move |text: &str| match text.contains("systemd-run") {
-                true => answer(1, "timeout\n"),
+                true => answer(1, "printed\n"),
                 false => answer(0, result),
             }),
         );
@@ -220,6 +226,32 @@ async fn host_that_is_lost_during_a_measurement_is_named() {
     let failed = AnsweringHost(|_: &str| Err(host_side_error("no shell".to_owned())));
     let measured = measure_fully(&[TestHost::answering("n1", failed)], &CancelSignal::default()).await;
     assert_eq!((measured.verdict, measured.lost), (TestVerdict::not_measured("no shell"), Vec::new()));
+}
+
+/// What a client measures with a server that failed is not the speed of the two hosts.
+#[tokio::test]
+async fn number_of_a_client_whose_server_failed_is_not_measured() {
+    for (status, ended, expected) in [
+        (123, "exit-code 3\n", Err("the server on `n1`: exit status 3: bind() failed")),
+        (123, "oom-kill KILL\n", Err("the server on `n1`: ended by signal KILL: out of memory: bind() failed")),
+        (0, "", Ok(5.0)),
+    ] {
+        let server = AnsweringHost(move |text: &str| match text.contains("'serve'") {
+            true => answer(0, ""),
+            false => {
+                let stderr = ended.into();
+                Ok(ScriptOutput { status, stdout: "bind() failed\n".into(), stderr, dropped: 0 })
+            }
+        });
+        let client = AnsweringHost(|_: &str| answer(0, "5\n"));
+        let hosts = [TestHost::answering("n1", server), TestHost::answering("n2", client)];
+        let measured = measure_fully(&hosts, &CancelSignal::default()).await;
+        match expected {
+            Ok(value) => assert_eq!(measured.verdict.value(), Some(value)),
+            Err(why) => assert_eq!(measured.verdict, TestVerdict::not_measured(why)),
+        }
+        assert_eq!(measured.outputs[0].raw(), "bind() failed\n", "without the line about its end");
+    }
 }
 
 #[tokio::test]

@@ -78,12 +78,12 @@ impl TestRun<'_> {
     }
 }
 
-/// Judges a measured value by the limit that its peers give.
-pub(super) fn apply_peer_limit(row: &mut TestRow, limit: Option<&ExpectedValue>) {
+/// Judges a measured value by the limit that its peers give, if they give one.
+pub(super) fn apply_peer_limit(row: &mut TestRow, limit: Result<&ExpectedValue, &String>) {
     if let TestVerdict::Pass { value, .. } = row.verdict {
         row.verdict = match limit {
-            Some(limit) => limit.judge(value),
-            None => TestVerdict::not_measured("fewer than three results: too few to compare"),
+            Ok(limit) => limit.judge(value),
+            Err(why) => TestVerdict::not_measured(why),
         };
     }
 }

@@ -259,7 +259,7 @@ impl TestRun<'_> {
             let values: Vec<f64> = of_rail.iter().filter_map(|row| row.verdict.value()).collect();
             let limit = expect_peers(&values, output.is_more_better(), share, output.unit());
             of_rail.into_iter().for_each(|row| apply_peer_limit(row, limit.as_ref()));
-            limits.push(limit);
+            limits.push(limit.ok());
         }
         limits
     }

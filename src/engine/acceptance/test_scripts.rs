@@ -29,14 +29,17 @@ const FIND_LISTENER: &str = r#"forge_listens() {
 }
 "#;
 
-/// `$1` unit, `$2` limit, `$3` where it listens, `$4` port, then the program. Returns once the program listens.
+/// `$1` unit, `$2` limit, `$3` where it listens, `$4` port, then the program. Returns once the program listens. A program
+/// of others that listens on the port would answer the client in its place.
 /// This run holds the host's lock and tests a host in one pair at a time: other outputs are those of killed runs.
 const START_SERVER: &str = r#"[ -d /run/systemd/system ] || { echo 'the host has no systemd' >&2; return 126; }
 forge_u=$1 forge_l=$2 forge_w=$3 forge_p=$4
 shift 4
 [ "$forge_w" != rdma ] || ! forge_misses rdma || return 125
-rm -f /run/forge-test-*.out
+! forge_listens "$forge_w" "$forge_p" || { echo "another program listens on port $forge_p" >&2; return 123; }
+rm -f /run/forge-test-*.out /run/forge-test-*.result
 systemd-run --quiet --collect --unit="$forge_u" --description='forge: acceptance test' \
+  --property=ExecStopPost="/bin/sh -c 'echo \$\$SERVICE_RESULT \$\$EXIT_STATUS 2>/dev/null >/run/$forge_u.result || :'" \
   --property=RuntimeMaxSec="$forge_l" --property=LimitMEMLOCK=infinity \
   --property=StandardOutput="file:/run/$forge_u.out" --property=StandardError="file:/run/$forge_u.out" \
   -- "$@" || { forge_misses "$@"; return 125; }
@@ -49,7 +52,7 @@ while [ "$forge_n" -lt 100 ]; do
 done
 systemctl --quiet stop "$forge_u.service" 2>/dev/null
 cat "/run/$forge_u.out" >&2
-rm -f "/run/$forge_u.out"
+rm -f "/run/$forge_u.out" "/run/$forge_u.result"
 forge_misses "$@" || echo "$forge_why" >&2
 return 124
 "#;
@@ -64,14 +67,15 @@ shift 2
 forge_s=0
 rm -f /run/forge-test-*.result
 systemd-run --quiet --collect --wait --pipe --unit="$forge_u" --description='forge: acceptance test' \
-  --property=ExecStopPost="/bin/sh -c 'echo \$\$SERVICE_RESULT 2>/dev/null >/run/$forge_u.result || :'" \
+  --property=ExecStopPost="/bin/sh -c 'echo \$\$SERVICE_RESULT \$\$EXIT_STATUS 2>/dev/null >/run/$forge_u.result || :'" \
   --property=RuntimeMaxSec="$forge_l" --property=LimitMEMLOCK=infinity -- "$@" </dev/null || forge_s=$?
 [ "$forge_s" != 0 ] || rm -f "/run/$forge_u.result"
 [ "$forge_s" = 0 ] || ! forge_misses "$@" || return 127
 return "$forge_s"
 "#;
 
-/// `$1` unit. Prints how the service manager says that the unit ended (`$SERVICE_RESULT` of systemd.exec(5)).
+/// `$1` unit. Prints how the service manager says that the unit ended (`$SERVICE_RESULT` and `$EXIT_STATUS` of
+/// systemd.exec(5)).
 const READ_RESULT: &str = r#"cat "/run/$1.result" 2>/dev/null
 rm -f "/run/$1.result"
 return 0
@@ -89,7 +93,7 @@ rm -f "/run/$forge_u.result"
 : >"/run/$forge_u.result" && chown "$forge_a" "/run/$forge_u.result"
 systemd-run --quiet --collect --wait --pipe --unit="$forge_u" --description='forge: acceptance test' \
   --uid="$forge_a" --property=WorkingDirectory='~' --setenv=FORGE_TEST="$forge_u" \
-  --property=ExecStopPost="/bin/sh -c 'echo \$\$SERVICE_RESULT 2>/dev/null >/run/$forge_u.result || :'" \
+  --property=ExecStopPost="/bin/sh -c 'echo \$\$SERVICE_RESULT \$\$EXIT_STATUS 2>/dev/null >/run/$forge_u.result || :'" \
   --property=RuntimeMaxSec="$forge_l" --property=TimeoutStopSec=10 --property=LimitMEMLOCK=infinity \
   -- "$@" </dev/null || forge_s=$?
 [ "$forge_s" != 0 ] || rm -f "/run/$forge_u.result"
@@ -135,16 +139,29 @@ const STOP_RUN: &str = r#"systemctl --quiet stop "$1" 2>/dev/null
 return 0
 "#;
 
-/// `$1` unit. A server that ended with its client has two seconds to print the rest.
-const STOP_SERVER: &str = r#"forge_u=$1 forge_n=0
+/// The exit status of [`STOP_SERVER`] for a server that ended by itself with an error. Its last line on stderr says how, as
+/// [`READ_RESULT`].
+pub(super) const SERVER_FAILED: i32 = 123;
+
+/// `$1` unit. A server that ended with its client has two seconds to print the rest. How one ends that is stopped here means
+/// nothing.
+const STOP_SERVER: &str = r#"forge_u=$1 forge_n=0 forge_r=
 while [ "$forge_n" -lt 20 ] && systemctl is-active --quiet "$forge_u.service"; do
   forge_n=$((forge_n + 1))
   sleep 0.1
 done
-systemctl --quiet stop "$forge_u.service" 2>/dev/null
+if systemctl is-active --quiet "$forge_u.service"; then
+  systemctl --quiet stop "$forge_u.service" 2>/dev/null
+else
+  # `ExecStopPost` may still run.
+  while [ "$forge_n" -lt 40 ] && ! [ -s "/run/$forge_u.result" ]; do forge_n=$((forge_n + 1)); sleep 0.1; done
+  forge_r=$(cat "/run/$forge_u.result" 2>/dev/null)
+fi
 cat "/run/$forge_u.out" 2>/dev/null
-rm -f "/run/$forge_u.out"
-return 0
+rm -f "/run/$forge_u.out" "/run/$forge_u.result"
+case $forge_r in ''|success*) return 0 ;; esac
+printf '%s\n' "$forge_r" >&2
+return 123
 "#;
 
 /// Returns the script that starts a server and waits until it listens. If the server does not

@@ -29,7 +29,7 @@ fn inventory(api: &Cluster, drain: &str, max_unavailable: u32) -> String {
          tests:\n  quick:\n    - {{ test: probe, on: all, least: 1 }}\n  \
          high:\n    - {{ test: probe, on: all, least: 8 }}\n  \
          long:\n    - {{ test: probe, on: all, least: 1, with: {{ pause: 30 }} }}\n  \
-         pairs:\n    - {{ test: ucx-bandwidth, on: all, least: 0.1, with: {{ transport: tcp }} }}\n",
+         pairs:\n    - {{ test: ucx-bandwidth, on: all, least: 0.1, with: {{ transport: tcp, iterations: 3000 }} }}\n",
         api.kubeconfig.display()
     )
 }
