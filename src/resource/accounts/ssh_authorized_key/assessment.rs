@@ -28,6 +28,14 @@ struct AuthorizedKeysEdit {
     basis: Vec<String>,
 }
 
+/// Reports whether an earlier step changes the home directory, or the directory above the keys that the account cannot
+/// search.
+fn changes_directory(info: &AuthorizedKeysInfo, cx: &AssessmentContext<'_>) -> bool {
+    let mut concerned = [Some(&info.home), info.unsearchable.as_ref()].into_iter().flatten();
+    cx.predicted
+        .is_some_and(|earlier| concerned.any(|path| earlier.will_exist.contains(&ProvidedItem::Path(path.clone()))))
+}
+
 impl SshAuthorizedKeyResource {
     pub(super) fn try_assess(
         &self,
@@ -81,6 +89,10 @@ impl SshAuthorizedKeyResource {
                     .hint("add a `directory` step for it before this one"))
             }
             PathState::Present(home) => match self.block_ignored_keys(info, home) {
+                Some(blocked) if !self.absent && changes_directory(info, cx) => {
+                    let reason = format!("{}, which an earlier step may change", blocked.reason.raw());
+                    Ok(self.assess_predicted(reason, blocked.basis))
+                }
                 Some(judgement) => Ok(judgement),
                 None => self.assess_key_file(info, home),
             },
