@@ -59,8 +59,8 @@ impl DriftCause {
     pub fn describe(self) -> &'static str {
         match self {
             Self::MachineChanged => "the machine changed",
-            Self::RecipeChanged => "the recipe changed since its last recorded apply",
-            Self::Both => "the machine and the recipe changed",
+            Self::RecipeChanged => "the last recorded apply had another declaration",
+            Self::Both => "the machine changed, and the last recorded apply had another declaration",
             Self::Pending => "configured, not yet effective",
             Self::HardwareFault => "hardware fault",
             Self::NoLongerDeclared => "no longer declared",

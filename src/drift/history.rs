@@ -8,7 +8,7 @@ use super::detect::EVERY_STEP;
 use super::known_finding::{FindingKey, KnownFinding};
 use super::model::{DriftFinding, DriftReport, FindingAspect, FindingNovelty};
 use super::{DetectedDrift, DriftCause};
-use crate::model::{ExitCode, HostName, UntrustedText};
+use crate::model::{ExitCode, HostName, StepVerdict, UntrustedText};
 use crate::plan::HostReachability;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -80,6 +80,11 @@ pub struct FindingHistory {
 }
 
 impl DriftFinding {
+    /// Returns host, recipe and step.
+    fn step_key(&self) -> (HostName, String, String) {
+        (self.host.clone(), self.recipe.raw().to_owned(), self.step.raw().to_owned())
+    }
+
     fn finding_key(&self) -> FindingKey {
         let attribute = self.attribute.clone().unwrap_or_default();
         (self.host.clone(), self.recipe.raw().to_owned(), self.step.raw().to_owned(), attribute)
@@ -218,6 +223,9 @@ pub fn compare_with_history(
     }
     let looked: BTreeSet<&HostName> =
         drift.hosts.iter().filter(|h| h.reach == HostReachability::Observed).map(|h| &h.host).collect();
+    // The attributes of a blocked step were not compared.
+    let blocked = drift.findings.iter().filter(|finding| matches!(finding.verdict, StepVerdict::Blocked(_)));
+    let blocked: BTreeSet<_> = blocked.map(DriftFinding::step_key).collect();
     for (key, known) in &past.open {
         let step = (key.0.clone(), key.1.clone(), key.2.clone());
         let recipe = (key.0.clone(), key.1.clone(), EVERY_STEP.to_owned());
@@ -236,7 +244,7 @@ pub fn compare_with_history(
         }
         match (
             scope.found.ignored_steps.contains(&step),
-            scope.found.undecided.contains(&step) || scope.found.undecided.contains(&recipe),
+            scope.found.undecided.contains(&step) || scope.found.undecided.contains(&recipe) || blocked.contains(&step),
         ) {
             (true, _) => entry.dropped.push(known.clone()),
             (false, true) => {}

@@ -3,7 +3,7 @@
 use super::*;
 use crate::drift::model::LastApplied;
 use crate::drift::{DRIFT_VERSION, DetectedDrift, DriftCause, FindingAspect, FindingSeverity, HostDrift};
-use crate::model::{DisruptionClass, StepVerdict, VerifyLevel};
+use crate::model::{BlockClass, DisruptionClass, StepVerdict, VerifyLevel};
 use crate::plan::UnreachableReason;
 use crate::resource::{ChangeMark, ChangedObject};
 use std::time::Duration;
@@ -13,6 +13,8 @@ enum Saw {
     /// The attribute has this value.
     Value(&'static str),
     Nothing,
+    /// The step is blocked, so that its attributes are not compared.
+    Blocked,
     /// The step as a whole is pending.
     Pending,
     /// The attribute differs, and its step was applied last at this time.
@@ -87,6 +89,9 @@ fn run(saw: &Saw, time: &str) -> (DriftReport, DetectedDrift) {
     };
     let findings = match saw {
         Saw::Value(value) => vec![finding(value, time)],
+        Saw::Blocked => {
+            vec![DriftFinding { attribute: None, verdict: StepVerdict::Blocked(BlockClass::Host), ..finding("", time) }]
+        }
         Saw::Pending => vec![DriftFinding { attribute: None, cause: DriftCause::Pending, ..finding("", time) }],
         Saw::Applied(applied) => vec![DriftFinding { last_applied: Some(apply_at(applied)), ..finding("0600", time) }],
         Saw::Undeclared => vec![DriftFinding { cause: DriftCause::NoLongerDeclared, ..finding("0600", time) }],
@@ -175,6 +180,16 @@ fn pending_step_is_not_resolved_by_a_finding_about_an_attribute() {
     assert_eq!(told(&story.tell(&Saw::Value("0600"), T[1])), (Some((FindingNovelty::New, T[1], 1)), 0));
     assert_eq!(told(&story.tell(&Saw::Pending, T[2])), (Some((FindingNovelty::Same, T[0], 1)), 1));
     assert_eq!(told(&story.tell(&Saw::Nothing, T[3])), (None, 1));
+}
+
+/// What a blocked step did not compare is still open once it is compared again.
+#[test]
+fn blocked_step_resolves_no_finding_about_its_attributes() {
+    let mut story = Story(Vec::new());
+    story.tell(&Saw::Value("0600"), T[0]);
+    assert_eq!(told(&story.tell(&Saw::Blocked, T[1])), (Some((FindingNovelty::New, T[1], 1)), 0));
+    assert_eq!(told(&story.tell(&Saw::Value("0600"), T[2])), (Some((FindingNovelty::Same, T[0], 1)), 0));
+    assert_eq!(told(&story.tell(&Saw::Nothing, T[3])), (None, 2));
 }
 
 /// A finding that a run did not check is neither confirmed nor resolved.

@@ -109,8 +109,12 @@ pub fn write_entry(entry: &DriftEntry<'_>, verbose: bool, now: &str, out: &mut d
     if first.disruption > DisruptionClass::D0 {
         writeln!(out, "    {} {}: {}", paint(DISRUPT, "!"), first.disruption, first.disruption.meaning())?;
     }
-    if verbose {
-        write_details(entry, out)?;
+    // It tells whose declaration was applied.
+    if verbose || matches!(first.cause, DriftCause::RecipeChanged | DriftCause::Both) {
+        write_last_applied(entry, out)?;
+    }
+    if verbose && !first.place.is_empty() {
+        writeln!(out, "    {}", paint(DIM, format!("at {}", escape::escape_line(&first.place))))?;
     }
     writeln!(out, "    {}", paint(DIM, format_hosts(&entry.hosts())))
 }
@@ -197,8 +201,8 @@ fn trim_subseconds(time: &str) -> String {
     }
 }
 
-/// Writes who applied the step last, and its source location.
-fn write_details(entry: &DriftEntry<'_>, out: &mut dyn Write) -> io::Result<()> {
+/// Writes who applied the step last, and when.
+fn write_last_applied(entry: &DriftEntry<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut applied: Vec<_> = entry.iter_findings().filter_map(|finding| finding.last_applied.as_ref()).collect();
     applied.sort_by(|a, b| a.time.cmp(&b.time));
     if let (Some(first), Some(last)) = (applied.first(), applied.last()) {
@@ -216,10 +220,7 @@ fn write_details(entry: &DriftEntry<'_>, out: &mut dyn Write) -> io::Result<()> 
         };
         writeln!(out, "    {}", paint(DIM, format!("last applied {}{earlier}", who(last))))?;
     }
-    match entry.first().place.as_str() {
-        "" => Ok(()),
-        place => writeln!(out, "    {}", paint(DIM, format!("at {}", escape::escape_line(place)))),
-    }
+    Ok(())
 }
 
 #[cfg(test)]
