@@ -23,7 +23,7 @@ pub enum ExitCode {
     Stale,
     /// 7: locked by another run.
     Locked,
-    /// 8: stopped by the failure budget.
+    /// 8: stopped by the limits of the rollout.
     Budget,
     /// 9: something could not be evaluated.
     Unknown,
@@ -99,7 +99,7 @@ impl ExitCode {
             Self::VerifyFailed => "applied, but verification failed",
             Self::Stale => "something a step relied on changed since the plan, or the saved plan already ran there",
             Self::Locked => "locked by another run",
-            Self::Budget => "stopped by the failure budget",
+            Self::Budget => "stopped by the limits of the rollout: its canary, `max_failed` or `max_unavailable`",
             Self::Unknown => "something could not be evaluated",
             Self::Pending => "changes are held back, or a reload or reboot that the policy does not allow is pending",
             Self::Usage => "invalid command line",

@@ -22,26 +22,19 @@ pub fn write_report(text: &TextWriter, report: &RunReport, exit: ExitCode, out: 
     write_next_step(text, report, exit, out)
 }
 
-/// Lists done, not done and failed hosts of a run that its failure budget stopped. The run can continue without a
+/// Lists done, not done and failed hosts of a run that the limits of the rollout stopped. The run can continue without a
 /// rollback.
 fn write_budget_stop(report: &RunReport, out: &mut dyn Write) -> io::Result<()> {
     if !report.budget_spent {
         return Ok(());
     }
-    let parts: [(&str, &[HostOutcome]); 4] = [
+    let parts: [(&str, &[HostOutcome]); 6] = [
         ("done", &[HostOutcome::Ok, HostOutcome::Changed]),
         ("done, but waiting for a reload or reboot", &[HostOutcome::Pending]),
         ("not done", &[HostOutcome::Cancelled, HostOutcome::Skipped, HostOutcome::Unknown]),
-        (
-            "failed",
-            &[
-                HostOutcome::Failed,
-                HostOutcome::Blocked,
-                HostOutcome::Stale,
-                HostOutcome::Locked,
-                HostOutcome::Unreachable,
-            ],
-        ),
+        ("failed", &[HostOutcome::Failed]),
+        ("blocked, stale or locked", &[HostOutcome::Blocked, HostOutcome::Stale, HostOutcome::Locked]),
+        ("unreachable", &[HostOutcome::Unreachable]),
     ];
     for (head, outcomes) in parts {
         let hosts = report.hosts.iter().filter(|host| outcomes.contains(&host.outcome));
@@ -72,7 +65,7 @@ fn closing_line(report: &RunReport, exit: ExitCode) -> String {
     parts.extend(format_not_undone(report));
     parts.extend(format_verifications(report));
     parts.extend(format_return_tests(report));
-    parts.extend(report.budget_spent.then(|| "stopped by the failure budget".to_owned()));
+    parts.extend(report.budget_spent.then(|| "stopped by the limits of the rollout".to_owned()));
     let (style, word) = ending_word(report, exit);
     format!("{} {} ({})", paint(style, format!("{word}:")), parts.join("; "), format_duration(report.took))
 }

@@ -141,7 +141,7 @@ fn format_budgets(rollout: &RolloutPlan) -> String {
         1 => "at most 1 host restarts one service at once".to_owned(),
         most => format!("at most {most} hosts restart one service at once"),
     }));
-    parts.extend(rollout.max_failed.map(|most| format!("stops when more than {most} hosts fail")));
+    parts.extend(rollout.max_failed.map(|most| format!("stops when more than {} fail", format_count(most, "host"))));
     parts.extend(rollout.hours.as_ref().map(|hours| format!("windows open {hours}")));
     let quorum: Vec<&str> = rollout.quorum.iter().map(|quorum| quorum.group.as_str()).collect();
     if !quorum.is_empty() {
