@@ -83,6 +83,9 @@ pub struct Proof {
     /// Changes of other programs that forge must leave, in order, before the tampers.
     #[serde(default)]
     foreign: Vec<ForeignChange>,
+    /// Changes that no step declares, after the foreign ones: a verification of the recipe names them.
+    #[serde(default)]
+    faults: Vec<FoundFault>,
     pub tampers: Vec<Tamper>,
     /// Exits 0 on the node once the recipe is removed. If missing, the recipe is never removed.
     removed: Option<String>,
@@ -156,6 +159,18 @@ struct ForeignChange {
     r#do: String,
     /// Exits 0 on the node afterwards, also after another apply.
     holds: String,
+}
+
+/// A change that makes the declared state ineffective.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FoundFault {
+    /// Script that makes it.
+    r#do: String,
+    /// The verification that drift reports, without its recipe.
+    verification: String,
+    /// Script that takes it back.
+    ends: String,
 }
 
 /// Records that `subject` passed its proof on a distribution.
@@ -400,6 +415,19 @@ impl Trial<'_> {
         expect(&self.project.forge(["drift", "inventory.yaml"]), 0, &tamper.r#do);
     }
 
+    /// Checks that drift names a change, and that nothing is reported once it is taken back.
+    fn finds(&self, fault: &FoundFault) {
+        let node = &self.nodes[0];
+        node.must(&fault.r#do);
+        let drift = self.project.forge(["drift", "inventory.yaml", "--format", "json"]);
+        let report: serde_json::Value = serde_json::from_str(&drift.stdout).unwrap_or_else(|_| panic!("{drift}"));
+        let findings = report["drift"]["findings"].as_array().expect("findings");
+        let named: Vec<&str> = findings.iter().filter_map(|finding| finding["step"].as_str()).collect();
+        assert_eq!((drift.code, named), (2, vec![fault.verification.as_str()]), "{}: {drift}", fault.r#do);
+        node.must(&fault.ends);
+        expect(&self.project.forge(["drift", "inventory.yaml"]), 0, &fault.ends);
+    }
+
     /// Checks that a change of another program is not reported and stays.
     fn leaves(&self, foreign: &ForeignChange) {
         let node = &self.nodes[0];
@@ -482,6 +510,9 @@ pub fn prove(name: &str, proof: &Proof, system: ProofSystem, nodes: &[Node]) {
     trial.converges();
     for foreign in &proof.foreign {
         trial.leaves(foreign);
+    }
+    for fault in proof.faults.iter().filter(|_| trial.is_first_system()) {
+        trial.finds(fault);
     }
     for tamper in tampers(proof, system) {
         trial.repairs(tamper);
