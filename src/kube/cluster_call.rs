@@ -9,7 +9,7 @@ use super::{ClusterWriter, KubeError};
 use crate::model::{SecretStore, Value};
 use crate::object::ClusterCall;
 use crate::object::ObjectId;
-use crate::object::{find_condition, reveal_object};
+use crate::object::{find_condition, find_status_lag, reveal_object};
 use crate::object::{remove_pointers, restore_list_order};
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -169,23 +169,100 @@ impl ClusterWriter {
         loop {
             let object = self.looker.cluster.get_object(&place, id).await?;
             let found = object.as_ref().and_then(|object| find_condition(object, condition));
-            let holds = match &object {
-                Some(definition) if condition == ESTABLISHED => {
+            let lag = object.as_ref().zip(found).and_then(|(object, found)| find_status_lag(object, found));
+            let holds = match (&object, lag) {
+                (Some(definition), _) if condition == ESTABLISHED => {
                     self.looker.cluster.serves_definition(definition).await?
                 }
+                (_, Some(_)) => false,
                 _ => found.is_some_and(|found| found["status"] == "True"),
             };
             if holds || stopped() {
                 return Ok(holds);
             }
             if Instant::now() >= end {
-                let why = match found {
-                    Some(found) if found["status"] == "True" => "the API serves no such kind yet",
-                    found => found.and_then(|found| found["message"].as_str()).unwrap_or("condition not reported yet"),
+                let why = match (found, lag) {
+                    (_, Some(lag)) => lag.to_string(),
+                    (Some(found), _) if found["status"] == "True" => "the API serves no such kind yet".to_owned(),
+                    (Some(found), _) => found["message"].as_str().unwrap_or_default().to_owned(),
+                    (None, _) => "condition not reported yet".to_owned(),
                 };
                 return Err(local_request_error(&format!("{id} is not {condition} after {limit_s} s: {why}")));
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::ClusterReader;
+    use crate::kube::tests::{json_reply, start_api, status_reply};
+    use crate::transport::LockOwner;
+    use serde_json::json;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    /// A Deployment of generation 7 whose condition is `True`, as of the given generation.
+    fn deployment(observed: i64) -> Value {
+        json!({
+            "kind": "Deployment", "metadata": { "name": "d", "namespace": "web", "generation": 7 },
+            "status": { "observedGeneration": observed, "conditions": [{ "type": "Available", "status": "True" }] },
+        })
+    }
+
+    /// Waits for at most `limit_s` while reads return the generations of `observed`. Returns the number of reads too.
+    async fn wait(limit_s: u64, observed: fn(i64) -> i64) -> (Result<String, KubeError>, i64) {
+        let reads = std::sync::Arc::new(AtomicI64::new(0));
+        let counted = std::sync::Arc::clone(&reads);
+        let (cluster, _server) = start_api(move |request| match (request.method.as_str(), request.path.as_str()) {
+            ("GET", "/apis/apps/v1") => json_reply(200, &json!({ "kind": "APIResourceList", "groupVersion": "apps/v1",
+                "resources": [{ "name": "deployments", "singularName": "", "namespaced": true, "kind": "Deployment", "verbs": ["get"] }] })),
+            ("GET", "/apis/apps/v1/namespaces/web/deployments/d") => {
+                json_reply(200, &deployment(observed(counted.fetch_add(1, Ordering::Relaxed))))
+            }
+            ("GET", path) if path.ends_with("/namespaces/forge-provisioner") => json_reply(200, &json!({ "metadata": {} })),
+            ("POST" | "PATCH" | "PUT", _) => {
+                let mut object: Value = serde_json::from_str(&request.body).unwrap_or_default();
+                object["metadata"]["uid"] = json!("u1");
+                object["metadata"]["resourceVersion"] = json!("1");
+                json_reply(201, &object)
+            }
+            _ => status_reply(404, "not found", json!({})),
+        })
+        .await;
+        let owner = LockOwner {
+            run: "r1".to_owned(),
+            user: "me".to_owned(),
+            controller: "here".to_owned(),
+            pid: 1,
+            process: None,
+            since: String::new(),
+            what: "forge apply".to_owned(),
+        };
+        let reader = ClusterReader::new(cluster, "lab");
+        let Ok(writer) = reader.acquire_lock(&owner, || jiff::Timestamp::UNIX_EPOCH).await else { panic!("no lock") };
+        let id = ObjectId {
+            api_version: "apps/v1".into(),
+            kind: "Deployment".into(),
+            namespace: Some("web".into()),
+            name: "d".into(),
+        };
+        let call = ClusterCall::Await { id, condition: "Available".to_owned(), limit_s };
+        let limit = Duration::from_secs(60);
+        let done = writer.execute_call(&call, limit, &SecretStore::default(), &|_: &str| {}, &|| false).await;
+        (done, reads.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn condition_of_an_earlier_generation_does_not_end_the_wait() {
+        let (done, reads) = wait(60, |reads| if reads < 2 { 6 } else { 7 }).await;
+        assert_eq!((done.is_ok(), reads), (true, 3));
+        let (done, _) = wait(0, |_| 6).await;
+        assert_eq!(
+            done.unwrap_err().message,
+            "Deployment web/d is not Available after 0 s: its controller has not evaluated generation 7 yet (status of \
+             generation 6)"
+        );
     }
 }

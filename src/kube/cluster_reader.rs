@@ -14,7 +14,7 @@ use crate::object::{
     Redactor, find_added_fields, find_differences, find_order_differences, last_set_time, list_field_managers,
     remove_pointers, restore_list_order,
 };
-use crate::object::{overlay_object, reveal_object, strip_server_fields};
+use crate::object::{find_status_lag, overlay_object, reveal_object, strip_server_fields};
 use crate::probe::{Probe, ProbeReading, ScriptAccount, UnansweredReason};
 use futures_util::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -421,6 +421,7 @@ fn parse_conditions(raw: &Value) -> Vec<ObjectCondition> {
         name: text(item, "type"),
         status: text(item, "status"),
         message: text(item, "message"),
+        lag: find_status_lag(raw, item),
     };
     all.into_iter().flatten().map(one).collect()
 }

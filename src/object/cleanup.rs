@@ -1,5 +1,6 @@
 //! Normalizes objects for comparison: without the bookkeeping of the server, and with secrets where they are sent.
 
+use super::StatusLag;
 use super::field_path::FieldPath;
 use crate::model::{SecretStore, Value};
 use base64::Engine as _;
@@ -79,6 +80,16 @@ pub(crate) fn find_condition<'o>(object: &'o Value, name: &str) -> Option<&'o Va
     object.pointer("/status/conditions")?.as_array()?.iter().find(|one| one["type"] == *name)
 }
 
+/// Returns how far a condition lags behind its object, as `kubectl wait` determines it: by the `observedGeneration` of
+/// the condition, else by that of the status. `None` if it is up to date, or if the controller reports no generation.
+pub(crate) fn find_status_lag(object: &Value, condition: &Value) -> Option<StatusLag> {
+    let number = |value: Option<&Value>| value.and_then(Value::as_i64);
+    let generation = number(object.pointer("/metadata/generation"))?;
+    let own = number(condition.get("observedGeneration"));
+    let observed = own.or_else(|| number(object.pointer("/status/observedGeneration")))?;
+    (observed < generation).then_some(StatusLag { observed, generation })
+}
+
 /// Reports whether a condition of the object is `True`.
 pub(crate) fn is_condition_true(object: &Value, name: &str) -> bool {
     find_condition(object, name).is_some_and(|found| found["status"] == "True")
@@ -124,6 +135,34 @@ mod tests {
     fn server_fields_are_stripped() {
         let object = json!({ "metadata": { "name": "a", "uid": "u", "generation": 2, "annotations": { "deployment.kubernetes.io/revision": "3" } }, "status": {}, "data": {} });
         assert_eq!(strip_server_fields(object), json!({ "metadata": { "name": "a" }, "data": {} }));
+    }
+
+    #[test]
+    fn condition_of_an_earlier_generation_lags() {
+        let lag = |observed, generation| Some(StatusLag { observed, generation });
+        let cases = [
+            (json!({ "metadata": { "generation": 7 }, "status": { "observedGeneration": 6 } }), json!({}), lag(6, 7)),
+            (json!({ "metadata": { "generation": 7 }, "status": { "observedGeneration": 7 } }), json!({}), None),
+            // A condition's own generation counts: controllers renew conditions one by one.
+            (
+                json!({ "metadata": { "generation": 7 }, "status": { "observedGeneration": 7 } }),
+                json!({ "observedGeneration": 5 }),
+                lag(5, 7),
+            ),
+            (
+                json!({ "metadata": { "generation": 7 }, "status": { "observedGeneration": 6 } }),
+                json!({ "observedGeneration": 7 }),
+                None,
+            ),
+            // A Job, an APIService and many custom resources report no generation.
+            (json!({ "metadata": { "generation": 7 }, "status": {} }), json!({}), None),
+            (json!({ "metadata": {}, "status": { "observedGeneration": 6 } }), json!({}), None),
+        ];
+        for (object, condition, expected) in cases {
+            assert_eq!(find_status_lag(&object, &condition), expected, "{object} {condition}");
+        }
+        let text = "its controller has not evaluated generation 7 yet (status of generation 6)";
+        assert_eq!(lag(6, 7).unwrap().to_string(), text);
     }
 
     #[test]

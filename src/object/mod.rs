@@ -39,7 +39,9 @@ mod yaml;
 
 pub use access::{ClusterAbsence, ClusterAccess, DEFAULT_NAMESPACE};
 pub use builtin_charts::{BuiltinChart, list_builtin_charts};
-pub(crate) use cleanup::{find_condition, is_condition_true, reveal_object, reveal_value, strip_server_fields};
+pub(crate) use cleanup::{
+    find_condition, find_status_lag, is_condition_true, reveal_object, reveal_value, strip_server_fields,
+};
 pub use cluster_call::ClusterCall;
 pub use differ::{FieldDifference, find_differences, locate_pointer};
 pub(crate) use drift::{COMPARISON_MANAGER, HELM_MANAGER, ObjectDrift, diff_manifests, diff_values};
@@ -72,7 +74,7 @@ pub(crate) use release_record::ReleaseRecord;
 pub(crate) use revision_fields::drop_revision_changes;
 pub use state::{
     AddedField, FieldManager, NamespaceContents, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectInfo,
-    ObjectState,
+    ObjectState, StatusLag,
 };
 pub use test_job::{TEST_HOSTS_ANNOTATION, TEST_JOB_NAME, TEST_ROLE_LABEL, TestJobObject, TestPodRole};
 pub use test_labels::{TEST_LABEL_PREFIX, is_label_name, list_label_changes};

@@ -3,6 +3,7 @@
 use super::{FormerFields, ListOrder};
 use crate::model::Value;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The API's answer about an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -127,6 +128,25 @@ pub struct ObjectCondition {
     pub status: String,
     /// The API's text about the condition, for people; may be empty.
     pub message: String,
+    /// Set if its controller evaluated an earlier version of the object: whether the condition holds is not known yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lag: Option<StatusLag>,
+}
+
+/// A status that its controller has not renewed since the object changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusLag {
+    /// The generation that the controller evaluated.
+    pub observed: i64,
+    /// The generation of the object.
+    pub generation: i64,
+}
+
+impl fmt::Display for StatusLag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { observed, generation } = self;
+        write!(f, "its controller has not evaluated generation {generation} yet (status of generation {observed})")
+    }
 }
 
 /// The objects in a namespace, except those that every namespace has.

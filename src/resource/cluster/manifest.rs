@@ -53,6 +53,10 @@ more than one token of `rdma/…` (a token is not an adapter), or one without th
 and environment variables with names such as `password` and `token`, and values that contain one of forge's secrets. A
 plan shows only whether they differ.
 
+**`wait`** accepts a condition only if the controller has evaluated the object's last change, as `kubectl wait` does: the
+`observedGeneration` of the condition or of the status, where it has one, must be the object's `generation`. Until then
+the condition is unknown: apply waits, and plan, verify and drift report the step.
+
 **Order**: namespaces and CustomResourceDefinitions first, waiting for each, then the other objects as written.
 **Removal** deletes the objects in reverse order and waits until they are gone.",
     fields: FIELDS,

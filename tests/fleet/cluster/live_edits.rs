@@ -159,3 +159,50 @@ fn object_that_the_step_deletes_is_not_listed_as_kept() {
     site.forge(&["apply", "--yes"]).must_exit(0);
     site.forge(&["drift"]).must_exit(0);
 }
+
+/// No controller serves this kind: the test writes the status.
+const METERS: &str = "{ apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: { name: meters.lag.forge.test }, spec: { \
+     group: lag.forge.test, scope: Namespaced, names: { kind: Meter, plural: meters, singular: meter }, \
+     versions: [{ name: v1, served: true, storage: true, subresources: { status: {} }, \
+     schema: { openAPIV3Schema: { type: object, x-kubernetes-preserve-unknown-fields: true } } }] } }";
+
+/// A condition that the controller evaluated before the change: it is not known whether it still holds.
+#[test]
+fn condition_of_an_earlier_generation_is_not_accepted() {
+    let Some(api) = Cluster::require() else { return };
+    let meter = |size: u32| {
+        format!(
+            "{METERS}, {{ apiVersion: lag.forge.test/v1, kind: Meter, metadata: {{ name: m }}, spec: {{ size: {size} }} }}"
+        )
+    };
+    let observe = |generation: u32| {
+        let status = format!(
+            r#"{{"status":{{"observedGeneration":{generation},"conditions":[{{"type":"Ready","status":"True","message":"ready"}}]}}}}"#
+        );
+        api.kubectl(&["patch", "meter", "-n", "lag", "m", "--subresource=status", "--type=merge", "-p", &status]);
+    };
+    let site = applied(api, "lag", &meter(1));
+    observe(1);
+    let wait = |size| {
+        declare(&site, "lag", &meter(size));
+        let recipe = std::fs::read_to_string(site.path("recipes/web.yaml")).expect("a recipe");
+        site.write(
+            "recipes/web.yaml",
+            &recipe.replace("namespace: lag, objects", "namespace: lag, wait: Ready, limit: 4s, objects"),
+        );
+    };
+    wait(1);
+    site.forge(&["apply", "--yes"]).must_exit(0);
+    wait(2);
+    let why = "its controller has not evaluated generation 2 yet (status of generation 1)";
+    let apply = site.forge(&["apply", "--yes"]);
+    assert!(apply.code != 0 && apply.to_string().contains(&format!("is not Ready after 4 s: {why}")), "{apply}");
+    for (verb, code) in [("drift", 2), ("verify", 5)] {
+        let out = site.forge(&[verb]);
+        assert!(out.code == code && out.to_string().contains(why), "{verb}: {out}");
+    }
+    observe(2);
+    for verb in ["drift", "verify"] {
+        site.forge(&[verb]).must_exit(0);
+    }
+}

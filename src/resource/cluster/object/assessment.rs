@@ -7,8 +7,8 @@ use super::obsolete::obsolete_objects;
 use super::{DeclaredObject, object_claim};
 use crate::model::{BlockClass, DisruptionClass, Value};
 use crate::object::{
-    AddedField, ListOrder, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState, Redactor,
-    locate_pointer, overlay_object,
+    AddedField, ListOrder, ObjectCondition, ObjectDryRun, ObjectFieldConflict, ObjectId, ObjectInfo, ObjectState,
+    Redactor, locate_pointer, overlay_object,
 };
 use crate::probe::{Observation, UnansweredReason};
 use crate::resource::shared::support::{object_state, will_be_provided};
@@ -312,18 +312,25 @@ impl ObjectFindings {
 
     fn add_wait(&mut self, want: &DesiredObjects<'_>, declared: &DeclaredObject, info: Option<&ObjectInfo>) {
         let id = &declared.id;
-        let applied = self.diff.applies_object(id);
+        let changed = self.diff.changes_object(id);
         let Some((condition, limit_s)) = want.wait.filter(|(condition, _)| supports_condition(id, condition)) else {
             return;
         };
         let found = info.and_then(|info| info.conditions.iter().find(|found| found.name == condition));
-        let observed = match applied {
-            true => ObservedCondition::BeforeApply,
-            false if found.is_some_and(|found| found.status == "True") => return,
-            false => {
-                let why = found.map_or("condition not reported yet", |found| found.message.as_str());
-                self.reasons.push(format!("{id} is not {condition}: {why}"));
-                ObservedCondition::Status(found.map(|found| found.status.clone()))
+        let observed = match (changed, found) {
+            (true, _) => ObservedCondition::BeforeChange,
+            (false, None) => {
+                self.reasons.push(format!("{id} is not {condition}: condition not reported yet"));
+                ObservedCondition::Status(None)
+            }
+            (false, Some(ObjectCondition { lag: Some(lag), .. })) => {
+                self.reasons.push(format!("whether {id} is {condition} is unknown: {lag}"));
+                ObservedCondition::Status(None)
+            }
+            (false, Some(found)) if found.status == "True" => return,
+            (false, Some(found)) => {
+                self.reasons.push(format!("{id} is not {condition}: {}", found.message));
+                ObservedCondition::Status(Some(found.status.clone()))
             }
         };
         let condition = condition.to_owned();

@@ -38,7 +38,7 @@ pub(in crate::resource) enum ObjectDifference {
     Additions { version: String, fields: Vec<UndeclaredField> },
     /// Lists whose declared items are in another order.
     Order { lists: Vec<ListOrder> },
-    /// The condition is not true, or not known before the apply.
+    /// The condition is not true, or not known before the change.
     Condition { condition: String, limit_s: u64, observed: ObservedCondition },
     /// It exists and is to be deleted. An obsolete one is not declared any more; its step is.
     Present { uid: String, obsolete: bool },
@@ -47,9 +47,9 @@ pub(in crate::resource) enum ObjectDifference {
 /// A condition before the change.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(in crate::resource) enum ObservedCondition {
-    /// The object is applied first: its condition until then does not matter.
-    BeforeApply,
-    /// Its status; `None` if it is not reported yet.
+    /// The object is changed first: its condition until then does not matter.
+    BeforeChange,
+    /// Its status; `None` if it is not reported yet, or only of an earlier version of the object.
     Status(Option<String>),
 }
 
@@ -94,7 +94,7 @@ impl ObjectDiff {
             ObjectDifference::Condition { condition, observed: ObservedCondition::Status(status), .. } => {
                 vec![AttributeChange::new(&format!("{title} {condition}"), status.as_deref(), Some("True"))]
             }
-            ObjectDifference::Condition { observed: ObservedCondition::BeforeApply, .. } => Vec::new(),
+            ObjectDifference::Condition { observed: ObservedCondition::BeforeChange, .. } => Vec::new(),
             ObjectDifference::Present { obsolete, .. } => {
                 let change = AttributeChange::new(&title, Some("exists"), None).with_member(&self.id.to_claim());
                 // The other objects of the step stay.
@@ -129,6 +129,12 @@ impl ObjectsDiff {
     /// Returns how the changes are undone.
     pub(in crate::resource) fn derive_undo(&self) -> UndoEffect {
         derive_undo(&self.former)
+    }
+
+    /// Reports whether the object gets a new version: it is applied, or undeclared fields are removed.
+    pub(super) fn changes_object(&self, id: &ObjectId) -> bool {
+        let strips = |object: &ObjectDiff| matches!(object.what, ObjectDifference::Additions { .. });
+        self.applies_object(id) || self.objects.iter().any(|object| object.id == *id && strips(object))
     }
 
     /// Reports whether the object is applied.
