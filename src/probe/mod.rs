@@ -56,6 +56,7 @@ mod unit;
 mod unit_state;
 mod unix_group;
 mod user;
+mod version_lock;
 
 pub use account_state::{GroupInfo, GroupState, ScriptAccount, UserInfo, UserState};
 pub use answer_pool::AnswerPool;
@@ -76,8 +77,8 @@ pub use observation::Observation;
 pub(crate) use package::upstream_version;
 pub(crate) use package_family::is_family_pattern;
 pub use package_state::{
-    AptEntry, DnfEntry, FamilyMember, PackageFamilyState, PackageFileInfo, PackageFileState, PackageManagerKind,
-    PackageManagerState, PackageState,
+    AptEntry, DnfEntry, FamilyMember, HoldObstacle, PackageFamilyState, PackageFileInfo, PackageFileState,
+    PackageManagerKind, PackageManagerState, PackageState,
 };
 pub use path_state::{AuthorizedKeysInfo, AuthorizedKeysState, KeyFileState, PathInfo, PathState, PathType};
 pub(crate) use query::BODY_CAP;

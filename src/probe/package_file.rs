@@ -71,8 +71,9 @@ fn read_file_answer<'a>(fields: &mut NulFields<'a>) -> Option<(&'a [u8], Package
         b"rpm" => {
             let [file, rows, locks] = fields.next_row()?;
             let state = parse_utf8(file)?.split('\t').next().and_then(|name| {
-                let state = rpm::parse_package_state(name, None, parse_utf8(rows)?);
-                state.map(|state| PackageState { held: rpm::is_locked(&String::from_utf8_lossy(locks), name), ..state })
+                let rows = parse_utf8(rows)?;
+                let state = rpm::parse_package_state(name, None, rows)?;
+                Some(rpm::add_version_lock(state, name, rows, &String::from_utf8_lossy(locks)))
             });
             let state = state.and_then(|state| present_state(file, state));
             state.ok_or_else(|| UnansweredReason::new("`rpm` returned no answer"))

@@ -3,6 +3,7 @@
 use crate::model::UntrustedText;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// The package database that a package is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,11 +34,14 @@ pub struct PackageState {
     /// The third word of dpkg's status: `installed`, `half-configured`, `config-files`, `not-installed` …; or
     /// `reinst-required` for an installed package with that flag.
     pub status: String,
-    /// Whether dpkg's selection is `hold`, or dnf's versionlock names it.
+    /// Whether dpkg's selection is `hold`, or dnf's versionlock allows no other version than the installed one.
     pub held: bool,
+    /// An entry of dnf's versionlock that allows a version which is not installed: it does not hold the package.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_lock: Option<String>,
     /// Why the package manager does not support holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cannot_hold: Option<String>,
+    pub cannot_hold: Option<HoldObstacle>,
     /// The version that apt would install; `None` if apt offers none. Read from apt's lists, not the network.
     pub candidate: Option<String>,
     /// All versions apt offers, newest first.
@@ -46,6 +50,41 @@ pub struct PackageState {
     /// meaningless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offers_unknown: Option<String>,
+}
+
+impl PackageState {
+    /// Reports whether the package manager has a hold of the package, at whichever version.
+    pub fn has_hold(&self) -> bool {
+        self.held || self.other_lock.is_some()
+    }
+}
+
+/// Why dnf cannot hold packages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HoldObstacle {
+    /// Its plugin `versionlock` is not installed.
+    NotInstalled,
+    /// A setting in this file switches the plugin off.
+    Disabled {
+        /// The path of the file.
+        file: String,
+        /// The key of the setting.
+        key: String,
+        /// Its value, as written.
+        value: String,
+    },
+}
+
+impl fmt::Display for HoldObstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotInstalled => write!(f, "dnf's plugin `versionlock` is not installed"),
+            Self::Disabled { file, key, value } => {
+                write!(f, "`{key}={value}` in `{file}` disables dnf's plugin `versionlock`")
+            }
+        }
+    }
 }
 
 /// The installed packages of a family, in the order of their names.

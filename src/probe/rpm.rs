@@ -8,6 +8,7 @@ use super::query::{AptOfferPolicy, Probe};
 use super::rpm_offers::{RPM_OFFERS, parse_offers};
 use super::rpm_order::compare_rpm_versions;
 use super::section::{NulFields, ProbeSection, SectionOutput, parse_utf8};
+use super::version_lock::{VersionLock, find_hold_obstacle, find_version_lock};
 use super::{Observation, PackageManagerKind, PackageManagerState, PackageState, ProbeReading};
 use crate::model::UntrustedText;
 use std::cmp::Ordering;
@@ -17,17 +18,20 @@ pub(crate) const RPM_ROWS: &str = r#"
 forge_rpm_rows() { rpm -q --qf '%{NAME}\t%{ARCH}\t%{EVR}\n' -- "$@" 2>&1; }
 "#;
 
-/// `forge_rpm_locks` prints the list of dnf's versionlock after its path; nothing if that plugin is not installed, or not enabled. dnf
-/// 5 keeps another file, in another format.
+/// `forge_rpm_locks` prints the list of dnf's versionlock after its path; nothing if that plugin is not installed, and
+/// the setting after `off` if one disables it. dnf 5 keeps another file, in another format.
 pub(crate) const RPM_LOCKS: &str = r#"
+forge_rpm_off() {
+v=$(sed -n "s/^[[:space:]]*$2[[:space:]]*=[[:space:]]*\([^[:space:]]*\).*/\1/p" "$1" 2>/dev/null | tail -n 1)
+case $v in 0 | [Ff]* | [Nn]* | [Oo][Ff]*) printf 'off %s %s %s\n' "$1" "$2" "$v" ;; *) return 1 ;; esac
+}
 forge_rpm_locks() {
 if command -v dnf5 >/dev/null 2>&1; then
 l=/etc/dnf/versionlock.toml
 else
 [ -e /etc/dnf/plugins/versionlock.conf ] || return 0
-case $(sed -n 's/^ *\(enabled\|plugins\) *= *\(.\).*/\1\2/p' /etc/dnf/plugins/versionlock.conf /etc/dnf/dnf.conf 2>/dev/null) in
-*enabled[0FfNn]* | *plugins[0FfNn]*) return 0 ;;
-esac
+forge_rpm_off /etc/dnf/dnf.conf plugins && return
+forge_rpm_off /etc/dnf/plugins/versionlock.conf enabled && return
 l=$(sed -n 's/^ *locklist *= *//p' /etc/dnf/plugins/versionlock.conf)
 l=${l:-/etc/dnf/plugins/versionlock.list}
 fi
@@ -157,19 +161,32 @@ fn read_package(name: &str, offers: &AptOfferPolicy, rows: &str, locks: &str) ->
         AptOfferPolicy::UnlessVersion(version) => Some(version.as_str()),
         _ => None,
     };
-    let cannot_hold = locks.is_empty().then(|| "dnf's plugin `versionlock` is not installed".to_owned());
     let state = parse_package_state(name, wanted, rows)?;
-    Some(PackageState { held: is_locked(locks, name), cannot_hold, ..state })
+    Some(PackageState { cannot_hold: find_hold_obstacle(locks), ..add_version_lock(state, name, rows, locks) })
+}
+
+/// Adds what the versionlock list says about `name`, of which rpm printed these rows.
+pub(crate) fn add_version_lock(state: PackageState, name: &str, rows: &str, locks: &str) -> PackageState {
+    match find_version_lock(locks, name, &installed_versions(name, rows).collect::<Vec<_>>()) {
+        VersionLock::None => state,
+        VersionLock::Held => PackageState { held: true, ..state },
+        VersionLock::Elsewhere(entry) => PackageState { other_lock: Some(entry), ..state },
+    }
+}
+
+/// Returns the versions of `name` in rpm's rows.
+fn installed_versions<'r>(name: &'r str, rows: &'r str) -> impl Iterator<Item = &'r str> {
+    rows.lines().filter_map(move |row| {
+        let words: Vec<&str> = row.split('\t').collect();
+        let [of, arch, version] = words[..] else { return None };
+        (of == name || name.strip_prefix(of).and_then(|rest| rest.strip_prefix('.')) == Some(arch)).then_some(version)
+    })
 }
 
 /// Returns the state of `name`; `None` if rpm reported neither that it is installed nor that it is not. Among several
 /// versions installed in parallel, the `wanted` one counts, else the highest.
 pub(crate) fn parse_package_state(name: &str, wanted: Option<&str>, rows: &str) -> Option<PackageState> {
-    let versions = rows.lines().filter_map(|row| {
-        let words: Vec<&str> = row.split('\t').collect();
-        let [of, arch, version] = words[..] else { return None };
-        (of == name || name.strip_prefix(of).and_then(|rest| rest.strip_prefix('.')) == Some(arch)).then_some(version)
-    });
+    let versions = installed_versions(name, rows);
     let is_wanted =
         |version: &str| wanted.is_some_and(|wanted| compare_rpm_versions(wanted, version) == Ordering::Equal);
     let best = versions.max_by(|a, b| (is_wanted(a).cmp(&is_wanted(b))).then_with(|| compare_rpm_versions(a, b)));
@@ -184,24 +201,6 @@ pub(crate) fn parse_package_state(name: &str, wanted: Option<&str>, rows: &str) 
         offers_unknown: Some("dnf was not asked".to_owned()),
         ..PackageState::default()
     })
-}
-
-/// Reports whether a versionlock list contains `name`. Its first line is its path.
-pub(crate) fn is_locked(locks: &str, name: &str) -> bool {
-    let bare = name.rsplit_once('.').map_or(name, |(bare, _)| bare);
-    let entries = locks.lines().skip(1).map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', '!']));
-    entries.filter_map(parse_lock_entry).any(|entry| entry == name || entry == bare)
-}
-
-/// Returns the package name in `NAME-EPOCH:VERSION-RELEASE.ARCH`, or in dnf 5's `name = "NAME"`.
-fn parse_lock_entry(line: &str) -> Option<&str> {
-    if let Some(rest) = line.strip_prefix("name") {
-        let value = rest.trim_start().strip_prefix('=').map(str::trim);
-        if let Some(name) = value.and_then(|v| v.strip_prefix('"')).and_then(|v| v.strip_suffix('"')) {
-            return Some(name);
-        }
-    }
-    Some(line.rsplit_once('-')?.0.rsplit_once('-')?.0)
 }
 
 #[cfg(test)]

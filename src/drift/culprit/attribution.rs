@@ -8,7 +8,7 @@ use super::context::AttributionContext;
 use super::model::{AttributionCertainty, ChangeSource};
 use super::subject::is_reset_by_boot;
 use super::sudo::SudoCommand;
-use super::{apt, boots, clock};
+use super::{apt, boots, clock, dnf};
 use crate::drift::cause::DriftCause;
 use crate::resource::{ChangeAspect, ChangedObject};
 
@@ -73,16 +73,18 @@ impl AttributionContext<'_> {
     }
 
     fn explain_missing_run(&self) -> ChangeSource {
-        let read = ["apt", "dpkg", "rpm"].into_iter().find(|log| self.seen.missing_reason(log).is_none());
-        match read {
-            Some("rpm") => ChangeSource::without_match("dnf's logs do not mention it"),
-            Some(_) => ChangeSource::without_match("apt's and dpkg's logs do not mention it"),
-            None => ChangeSource::without_evidence(&format!(
-                "{} {}",
-                apt::APT_LOG,
-                self.seen.missing_reason("apt").unwrap_or_default()
-            )),
+        let missing = |part: &str| self.seen.missing_reason(part);
+        let read = [("apt", "apt's"), ("dpkg", "dpkg's"), ("rpm", "dnf's")].into_iter();
+        let read: Vec<&str> = read.filter(|(part, _)| missing(part).is_none()).map(|(_, whose)| whose).collect();
+        if let [.., last] = &read[..] {
+            let others = &read[..read.len() - 1];
+            let whose =
+                if others.is_empty() { (*last).to_owned() } else { format!("{} and {last}", others.join(", ")) };
+            return ChangeSource::without_match(&format!("{whose} logs do not mention it"));
         }
+        let lacks = [("apt", apt::APT_LOG), ("rpm", dnf::DNF_LOG)]
+            .map(|(part, log)| format!("{log} {}", missing(part).unwrap_or_default()));
+        ChangeSource::without_evidence(&lacks.join(", "))
     }
 
     /// Attributes objects without a time of their own: by the latest command that names them, then by the boot.

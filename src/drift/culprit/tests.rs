@@ -235,8 +235,15 @@ fn package_change_is_attributed_from_dnf_and_rpm_logs() {
     let host = host.sudo("alice", 599, 9, "/usr/bin/dnf install -y nginx");
     assert_eq!(told(&host.judge(version("2-1.el9"))), "named: alice (sudo) dnf install -y nginx @10:03Z");
     assert_eq!(told(&host.judge(version("1:2-1.el9"))), "named: alice (sudo) dnf install -y nginx @10:03Z");
+    let curl = || finding(packages(&["curl"]), ChangeAspect::Version, Some("2"));
+    assert_eq!(told(&host.judge(curl())), "nobody: - (-) dnf's logs do not mention it @-");
+    let both = LoggedHost::new().part("rpm", "");
+    assert_eq!(told(&both.judge(curl())), "nobody: - (-) apt's, dpkg's and dnf's logs do not mention it @-");
     let none = LoggedHost::new().lacks("apt", "is missing").lacks("dpkg", "is missing").lacks("rpm", "is missing");
-    assert_eq!(told(&none.judge(version("2"))), "unknown: - (-) /var/log/apt/history.log is missing @-");
+    assert_eq!(
+        told(&none.judge(version("2"))),
+        "unknown: - (-) /var/log/apt/history.log is missing, /var/log/dnf.rpm.log is missing @-"
+    );
 }
 
 fn path(text: &str) -> ChangedObject {

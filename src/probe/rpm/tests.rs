@@ -1,6 +1,7 @@
 //! Tests that parse output of rpm and dnf.
 
 use super::*;
+use crate::probe::HoldObstacle;
 use crate::probe::UnansweredReason;
 use crate::probe::section::testing::{answers, printed};
 use proptest::prelude::*;
@@ -34,7 +35,7 @@ fn installed_locked_and_missing_packages_are_parsed() {
     assert_eq!((zork.version, zork.status.as_str(), zork.held), (None, "not-installed", false));
     assert_eq!(zork.cannot_hold, None);
     let bare = ask("zork", AptOfferPolicy::Unneeded, &said(ROWS, "")).unwrap();
-    assert_eq!(bare.cannot_hold.as_deref(), Some("dnf's plugin `versionlock` is not installed"));
+    assert_eq!(bare.cannot_hold, Some(HoldObstacle::NotInstalled));
 }
 
 #[test]
@@ -87,10 +88,11 @@ fn lock_holder_is_reported() {
 }
 
 #[test]
-fn dnf5_versionlock_format_is_parsed() {
-    let locks = "/etc/dnf/versionlock.toml\nversion = \"1.0\"\n[[packages]]\nname = \"nginx\"\n[[packages.conditions]]\nkey = \"evr\"\n";
-    assert!(is_locked(locks, "nginx"));
-    assert!(!is_locked(locks, "evr"));
+fn lock_of_another_version_is_not_a_hold() {
+    let locks = "/etc/dnf/plugins/versionlock.list\nglibc-0:2.35-1.el9.*\n";
+    let glibc = ask("glibc.i686", AptOfferPolicy::Unneeded, &said(ROWS, locks)).unwrap();
+    assert_eq!((glibc.held, glibc.other_lock.as_deref()), (false, Some("glibc-0:2.35-1.el9.*")));
+    assert!(glibc.has_hold());
 }
 
 /// Each pair is in ascending order. Source: rpm's own tests of `rpmvercmp`.

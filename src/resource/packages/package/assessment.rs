@@ -5,7 +5,9 @@ use super::diff::{InstallationChange, PackageDiff, PackageEntryDiff, VersionRepl
 use super::family;
 use super::version::VersionRequirement;
 use crate::model::{BlockClass, DisruptionClass, Value};
-use crate::probe::{Observation, PackageFamilyState, PackageManagerKind, PackageState, Probe, UnansweredReason};
+use crate::probe::{
+    HoldObstacle, Observation, PackageFamilyState, PackageManagerKind, PackageState, Probe, UnansweredReason,
+};
 use crate::resource::shared::support::{join_quoted, join_words, manager_state, will_be_provided};
 use crate::resource::{Assessment, AssessmentContext, ProvidedItem, ValueChange};
 use serde_json::{Map, json};
@@ -31,7 +33,7 @@ struct PackageFindings {
     /// Why apt's offers could not be read, if they are needed.
     offers_unknown: Option<String>,
     /// Why a declared hold cannot be set.
-    cannot_hold: Option<String>,
+    cannot_hold: Option<HoldObstacle>,
     manager: PackageManagerKind,
 }
 
@@ -87,7 +89,7 @@ fn conclude_findings(
     };
     let reason = findings.reasons.join("; ");
     if let Some(why) = findings.cannot_hold {
-        return block_unsupported_hold(why, differs(reason), cx);
+        return block_unsupported_hold(&why, differs(reason), cx);
     }
     if findings.missing.is_empty() {
         return differs(add_manager_state(want, reason, seen, manager));
@@ -119,15 +121,24 @@ const UNDO_HINT: &str = "if a repository of the host offers it again, run `apt-g
 
 /// Blocks a declared hold that the host cannot keep, unless an earlier step may install the plugin.
 fn block_unsupported_hold(
-    why: String,
+    why: &HoldObstacle,
     judgement: Assessment<PackageDiff>,
     cx: &AssessmentContext<'_>,
 ) -> Assessment<PackageDiff> {
-    if may_be_provided(&[VERSIONLOCK_PLUGIN.to_owned()], cx) {
+    let (may_go, hint) = match why {
+        HoldObstacle::NotInstalled => (
+            may_be_provided(&[VERSIONLOCK_PLUGIN.to_owned()], cx),
+            format!("install `{VERSIONLOCK_PLUGIN}` with an earlier step"),
+        ),
+        HoldObstacle::Disabled { file, key, value } => (
+            cx.predicted.is_some_and(|earlier| earlier.after.is_some() || earlier.may_change_path(file)),
+            format!("replace `{key}={value}` by `{key}=1` with an earlier step: `line: {{ path: {file}, … }}`"),
+        ),
+    };
+    if may_go {
         return judgement.mark_predicted();
     }
-    Assessment::blocked(BlockClass::Rule, format!("a hold is declared, but {why}"), judgement.basis)
-        .hint(format!("install `{VERSIONLOCK_PLUGIN}` with an earlier step"))
+    Assessment::blocked(BlockClass::Rule, format!("a hold is declared, but {why}"), judgement.basis).hint(hint)
 }
 
 /// Package with dnf's `versionlock` plugin.
@@ -162,7 +173,7 @@ impl PackageFindings {
             (None, _) => Some(self.find_missing(want, name, state)),
         };
         let hold = self.compare_hold(want, name, state);
-        if installation.is_some() && state.held && want.hold.is_none() {
+        if installation.is_some() && state.has_hold() && want.hold.is_none() {
             self.reasons.push(format!("`{name}` is held: the hold is released for the change, then set again"));
         }
         self.push_package(name, installation, hold);
@@ -249,12 +260,18 @@ impl PackageFindings {
     }
 
     fn compare_hold(&mut self, want: &PackageResource, name: &str, state: &PackageState) -> Option<ValueChange<bool>> {
-        let hold = want.hold.filter(|hold| *hold != state.held)?;
+        // A lock of another version is not a hold, but remains one that a declared `hold: false` removes.
+        let held = if want.hold == Some(true) { state.held } else { state.has_hold() };
+        let hold = want.hold.filter(|hold| *hold != held)?;
         self.cannot_hold = self.cannot_hold.take().or_else(|| state.cannot_hold.clone());
-        if unpacked_version(state).is_some() {
-            self.reasons.push(format!("`{name}` is {}", describe_hold(state.held)));
+        match (unpacked_version(state), &state.other_lock) {
+            (Some(version), Some(entry)) if hold => self.reasons.push(format!(
+                "`{name}` is not held: dnf's versionlock `{entry}` allows another version than the installed {version}"
+            )),
+            (Some(_), _) => self.reasons.push(format!("`{name}` is {}", describe_hold(held))),
+            (None, _) => {}
         }
-        Some(ValueChange::new(state.held, hold))
+        Some(ValueChange::new(held, hold))
     }
 
     fn add_unwanted(&mut self, want: &PackageResource, name: &str, state: &PackageState) {
@@ -274,10 +291,10 @@ impl PackageFindings {
                 None
             }
         };
-        if installation.is_some() && state.held && want.hold.is_none() {
+        if installation.is_some() && state.has_hold() && want.hold.is_none() {
             self.reasons.push(format!("`{name}` is held: the hold is released"));
         }
-        let hold = (installation.is_some() && state.held).then(|| ValueChange::new(true, false));
+        let hold = (installation.is_some() && state.has_hold()).then(|| ValueChange::new(true, false));
         self.push_package(name, installation, hold);
     }
 

@@ -71,7 +71,8 @@ the step.
 the step fails and lists them.
 Configuration stays unless `purge: true`.
 
-**With dnf** a hold is a `versionlock` entry; if that plugin is missing, a declared hold blocks the step. A plan does
+**With dnf** a hold is a `versionlock` entry of the installed version: an entry of another one, or of a pattern, does not
+hold it. If that plugin is missing or disabled, a declared hold blocks the step. A plan does
 not query dnf's repositories over the network: a version that no repository offers fails at installation. `update` has no effect, because
 dnf refreshes its metadata itself. Name a package of another architecture `name.arch`. For packages that are installed
 in several versions (kernels), one installed version that matches is enough. rpm saves modified configuration as

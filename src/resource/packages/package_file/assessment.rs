@@ -120,7 +120,7 @@ fn compare_installed(want: &PackageFileResource, pair: &ExpectedPackage<'_>) -> 
         return Assessment::differs(reason, diff, DisruptionClass::D0, package_basis(pair));
     }
     let reason = format!("`{}` is {found}, not {version}", pair.name);
-    if state.held {
+    if state.has_hold() {
         return block_by_rule(format!("{reason}, and it is held"), package_basis(pair))
             .hint("release the hold with a `package` step before this one, or do not change the version");
     }
