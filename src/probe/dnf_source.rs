@@ -1,16 +1,29 @@
-//! The sections of dnf's repository files: all files are read together.
+//! The repositories in dnf's files and in its `dnf.conf`: all files are read together.
 
 use super::query::Probe;
 use super::section::{ProbeSection, SectionOutput, read_listed_files};
-use super::{DnfEntry, Observation, ProbeReading};
+use super::{DnfEntry, DnfSources, Observation, ProbeReading};
 
-/// Prints two fields per file that dnf reads: its path and its text. The folders are dnf's default `reposdir`.
+/// dnf's configuration. Its sections other than `[main]` are repositories, too, and win over those of other files.
+pub(crate) const DNF_CONF: &str = "/etc/dnf/dnf.conf";
+
+/// Prints two fields per file that dnf reads: its path and its text. The folders are those of `reposdir`, else dnf's
+/// default.
 const SNIPPET: &str = r#"
+forge_repo_file() {
+[ -f "$1" ] || return 0
+t=$(tr -d '\0' <"$1") || exit
+printf '%s\0%s\0' "$1" "$t"
+}
 forge_repos() {
-for f in /etc/yum.repos.d/*.repo /etc/yum/repos.d/*.repo /etc/distro.repos.d/*.repo; do
-[ -f "$f" ] || continue
-t=$(tr -d '\0' <"$f") || exit
-printf '%s\0%s\0' "$f" "$t"
+t=
+forge_repo_file /etc/dnf/dnf.conf
+d=$(printf '%s\n' "$t" | sed -n '/^\[main\]/,/^\[/s/^reposdir[[:space:]]*[=:][[:space:]]*//p' | tr ',' ' ')
+set -f
+set -- ${d:-/etc/yum.repos.d /etc/yum/repos.d /etc/distro.repos.d}
+set +f
+for d; do
+for f in "${d%/}"/*.repo; do forge_repo_file "$f"; done
 done
 printf 'end\0'
 }
@@ -30,18 +43,32 @@ fn read_answers(section: &ProbeSection, raw: &SectionOutput, out: &mut Observati
     }
 }
 
-fn parse_repositories(stdout: &[u8]) -> Option<Vec<DnfEntry>> {
-    let entries = read_listed_files(stdout)?.into_iter().flat_map(|(file, text)| {
-        let ids: Vec<String> = text.lines().filter_map(parse_section_head).map(str::to_owned).collect();
-        ids.into_iter().map(move |id| DnfEntry { file: file.clone(), id })
-    });
-    Some(entries.collect())
+fn parse_repositories(stdout: &[u8]) -> Option<DnfSources> {
+    let mut sources = DnfSources::default();
+    for (file, text) in read_listed_files(stdout)? {
+        if file == DNF_CONF {
+            sources.folders = parse_folders(&text);
+        }
+        let ids = text.lines().filter_map(parse_section_head).filter(|id| *id != "main");
+        sources.entries.extend(ids.map(|id| DnfEntry { file: file.clone(), id: id.to_owned() }));
+    }
+    Some(sources)
 }
 
 /// Returns the id in `[id]`. A disabled section counts: dnf keeps the first one of an id, whatever it says.
 fn parse_section_head(line: &str) -> Option<&str> {
     let id = line.strip_prefix('[')?.split(']').next()?.trim();
-    (!id.is_empty() && id != "main").then_some(id)
+    (!id.is_empty()).then_some(id)
+}
+
+/// Returns the folders of `reposdir` in the section `[main]`.
+fn parse_folders(text: &str) -> Option<Vec<String>> {
+    let after = text.lines().skip_while(|line| parse_section_head(line) != Some("main")).skip(1);
+    let main = after.take_while(|line| parse_section_head(line).is_none());
+    let value = main.filter_map(|line| line.strip_prefix("reposdir")?.trim_start().strip_prefix(['=', ':'])).last()?;
+    let folders = value.split([',', ' ', '\t']).map(|folder| folder.trim_end_matches('/').to_owned());
+    let folders: Vec<String> = folders.filter(|folder| !folder.is_empty()).collect();
+    (!folders.is_empty()).then_some(folders)
 }
 
 #[cfg(test)]
@@ -49,7 +76,7 @@ mod tests {
     use super::*;
     use crate::probe::section::testing::{answers, printed};
 
-    fn read_from(stdout: &str) -> Result<Vec<DnfEntry>, crate::probe::UnansweredReason> {
+    fn read_from(stdout: &str) -> Result<DnfSources, crate::probe::UnansweredReason> {
         let seen = answers(&build_section(vec![Probe::DnfSources]).expect("a section"), &printed(stdout));
         seen.get(&Probe::DnfSources).map(|reading| match reading {
             ProbeReading::DnfSources(entries) => entries.clone(),
@@ -67,7 +94,20 @@ mod tests {
             entry("/etc/yum.repos.d/a.repo", "base"),
             entry("/etc/distro.repos.d/b.repo", "cuda"),
         ];
-        assert_eq!(read_from(text).unwrap(), expected);
+        assert_eq!(read_from(text).unwrap(), DnfSources { entries: expected.to_vec(), folders: None });
+    }
+
+    // origin: reconstructed, dnf.conf(5)
+    #[test]
+    fn repositories_and_folders_of_dnf_conf_are_read() {
+        let text = "/etc/dnf/dnf.conf\0[main]\ngpgcheck=1\nreposdir = /srv/a/, /srv/b\n\n[cuda]\nenabled=0\nreposdir=/x\n\0\
+                    /srv/a/base.repo\0[cuda]\n\0end\0";
+        let entry = |file: &str| DnfEntry { file: file.into(), id: "cuda".into() };
+        let folders = Some(vec!["/srv/a".to_owned(), "/srv/b".to_owned()]);
+        let entries = vec![entry(DNF_CONF), entry("/srv/a/base.repo")];
+        assert_eq!(read_from(text).unwrap(), DnfSources { entries, folders });
+        let plain = "/etc/dnf/dnf.conf\0[main]\nreposdir=\n\0end\0";
+        assert_eq!(read_from(plain).unwrap(), DnfSources::default());
     }
 
     #[test]

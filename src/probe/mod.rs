@@ -63,6 +63,7 @@ pub use answer_pool::AnswerPool;
 pub use boot::*;
 pub use check::ProbeCheckOptions;
 pub use conf_line::ConfLine;
+pub(crate) use dnf_source::DNF_CONF;
 pub(crate) use evidence::{JOURNAL_CAP, JOURNAL_ENTRIES};
 pub use evidence_state::{EvidencePart, EvidenceState};
 pub(crate) use exchange::KEY_LEFT_OUT;
@@ -77,7 +78,7 @@ pub use observation::Observation;
 pub(crate) use package::upstream_version;
 pub(crate) use package_family::is_family_pattern;
 pub use package_state::{
-    AptEntry, DnfEntry, FamilyMember, HoldObstacle, PackageFamilyState, PackageFileInfo, PackageFileState,
+    AptEntry, DnfEntry, DnfSources, FamilyMember, HoldObstacle, PackageFamilyState, PackageFileInfo, PackageFileState,
     PackageManagerKind, PackageManagerState, PackageState,
 };
 pub use path_state::{AuthorizedKeysInfo, AuthorizedKeysState, KeyFileState, PathInfo, PathState, PathType};

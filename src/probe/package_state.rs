@@ -164,7 +164,17 @@ pub struct AptEntry {
     pub trusted: String,
 }
 
-/// One section of dnf's repository files.
+/// The repositories that dnf reads.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DnfSources {
+    /// All sections, in the order in which dnf reads them: `dnf.conf` first.
+    pub entries: Vec<DnfEntry>,
+    /// The folders that `reposdir` names; `None` if it is not set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folders: Option<Vec<String>>,
+}
+
+/// One section of dnf's repository files, or of its `dnf.conf`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DnfEntry {
     /// The file that contains it.

@@ -4,7 +4,7 @@ use super::account_state::{GroupState, ScriptAccount, UserState};
 use super::kernel_state::{ModuleState, SysctlState};
 use super::mount_state::MountState;
 use super::package_state::{
-    AptEntry, DnfEntry, PackageFamilyState, PackageFileState, PackageManagerState, PackageState,
+    AptEntry, DnfSources, PackageFamilyState, PackageFileState, PackageManagerState, PackageState,
 };
 use super::path_state::{AuthorizedKeysState, KeyFileState, PathState};
 use super::records_state::RecordsState;
@@ -42,7 +42,7 @@ pub enum ProbeReading {
     /// From `/etc/apt/sources.list` and `/etc/apt/sources.list.d`, in the order of the files.
     AptSources(Vec<AptEntry>),
     /// From the files of `/etc/yum.repos.d`.
-    DnfSources(Vec<DnfEntry>),
+    DnfSources(DnfSources),
     /// From the file itself.
     Key(KeyFileState),
     /// From `/var/lib/forge` and `systemctl show`.

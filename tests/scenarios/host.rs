@@ -135,7 +135,7 @@ fn answer(probe: &Probe, answers: &Map<String, Value>) -> Result<ProbeReading, U
         Probe::Group { name, .. } => (format!("group {name}"), json!({ "group": null, "gid_of": null })),
         Probe::PackageFile { path } => (format!("package file {path}"), json!("absent")),
         Probe::AptSources => ("apt sources".to_owned(), json!([])),
-        Probe::DnfSources => ("dnf sources".to_owned(), json!([])),
+        Probe::DnfSources => ("dnf sources".to_owned(), json!({ "entries": [] })),
         Probe::Key { path } => (format!("key {path}"), json!({ "present": b"-----BEGIN PGP ".as_slice() })),
         Probe::Check(check) if large(&check.env).is_some() => return Ok(content(large(&check.env).unwrap(), answers)),
         Probe::Check(check) if check.id.starts_with("nftables ") => (check.id.clone(), nft_listing(probe, false)),

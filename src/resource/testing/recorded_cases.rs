@@ -7,8 +7,8 @@ use crate::model::{BlockClass, SecretStore, StepVerdict, UntrustedText, Value};
 use crate::object::ClusterCall;
 use crate::object::{NamespaceContents, ObjectInfo, ProofState, ReleaseState};
 use crate::probe::{
-    AptEntry, CmdlineState, DnfEntry, GroupInfo, InitramfsState, ModuleState, MountState, Observation, PackageFileInfo,
-    PackageManagerState,
+    AptEntry, CmdlineState, DnfEntry, DnfSources, GroupInfo, InitramfsState, ModuleState, MountState, Observation,
+    PackageFileInfo, PackageManagerState,
 };
 use crate::probe::{
     PackageFamilyState, PackageState, Probe, ProbeReading, SysctlState, UnansweredReason, UnitState, UserInfo,
@@ -360,7 +360,9 @@ pub(in crate::resource) fn build_observation(
         match answers.get(&key) {
             Some(answer) => seen.insert(probe.clone(), parse_reading(&probe, answer)),
             None if probe == Probe::AptSources => seen.insert(probe, Ok(ProbeReading::AptSources(Vec::new()))),
-            None if probe == Probe::DnfSources => seen.insert(probe, Ok(ProbeReading::DnfSources(Vec::new()))),
+            None if probe == Probe::DnfSources => {
+                seen.insert(probe, Ok(ProbeReading::DnfSources(DnfSources::default())))
+            }
             None if probe == Probe::PackageManager => {
                 seen.insert(probe, Ok(ProbeReading::PackageManager(PackageManagerState::default())));
             }
@@ -442,7 +444,8 @@ fn parse_reading(probe: &Probe, answer: &Value) -> Result<ProbeReading, Unanswer
         Probe::AptSources => ("apt_sources", answer.as_array().unwrap().iter().map(apt_entry_answer).collect()),
         Probe::DnfSources => {
             let entry = |answer| overlay_answer(&DnfEntry::default(), answer);
-            ("dnf_sources", answer.as_array().unwrap().iter().map(entry).collect())
+            let entries: Value = answer["entries"].as_array().unwrap().iter().map(entry).collect();
+            ("dnf_sources", json!({ "entries": entries, "folders": answer["folders"] }))
         }
         Probe::Key { .. } if answer == "absent" => ("key", json!("absent")),
         Probe::Key { .. } => ("key", json!({ "present": answer["text"].as_str().unwrap().as_bytes() })),

@@ -147,8 +147,20 @@ fn find_conflicting_source(
     let agrees = key(other) == want.signed_by().unwrap_or_default() && trusted(other) == want.what.trusted;
     let why = if agrees { "" } else { " with a different key, which apt rejects" };
     let reason = format!("`{}` declares the same URI and suite{why}", other.file);
-    let hint = format!("remove it in a step before this one: `file: {{ path: {} }}`, `ensure: absent`", other.file);
+    let hint = advise_removal(&other.file, others.filter(|entry| entry.file == other.file).count());
     Ok(Some((reason, hint)))
+}
+
+/// Returns how to remove one of the sources in `file`, which has `entries` of them, without the others.
+fn advise_removal(file: &str, entries: usize) -> String {
+    match (file.ends_with(".list"), entries) {
+        (true, _) => format!(
+            "remove this line from `{file}` in a step before this one: `line: {{ path: {file}, … }}` with `when: \"false\"` \
+             and `otherwise: absent`"
+        ),
+        (false, 1) => format!("remove that file in a step before this one: `absent: {{ path: {file} }}`"),
+        (false, _) => format!("remove only this source from `{file}` on the host: the file has others"),
+    }
 }
 
 fn is_same_suite(want: &AptRepositoryResource, entry: &AptEntry) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, StepVerdict, Value};
-use crate::probe::{DnfEntry, KeyFileState, Observation, Probe, ProbeReading, UnansweredReason};
+use crate::probe::{DNF_CONF, DnfEntry, KeyFileState, Observation, Probe, ProbeReading, UnansweredReason};
 use crate::resource::packages::apt_repository::action_script::{PUT_FUNCTION, append_file};
 use crate::resource::packages::apt_repository::assessment::find_wrong_key;
 use crate::resource::packages::apt_repository::declaration::root_file_target;
@@ -195,7 +195,7 @@ impl DnfRepository {
         let reasons = collect_reasons(&file, key.as_ref());
         let files = DnfFilesDiff { file: file.diff, key: key.and_then(|key| key.diff) };
         let diff = (!reasons.is_empty()).then(|| DnfRepositoryDiff::Install(Box::new(files)));
-        let obstacle = match self.find_other_file(seen)? {
+        let obstacle = match self.find_override(seen)? {
             Some(found) => Some(found),
             None => self.find_unusable_key(seen, cx)?,
         };
@@ -214,14 +214,33 @@ impl DnfRepository {
         })
     }
 
-    /// Returns the reason and a hint if another file has a section with the same id: dnf uses only one of them.
-    fn find_other_file(&self, seen: &Observation) -> Result<Option<(String, String)>, UnansweredReason> {
-        let ProbeReading::DnfSources(entries) = seen.get(&Probe::DnfSources)? else {
+    /// Returns why dnf does not use the repository file, with a hint: it reads other folders, or another section with
+    /// the same id, of which it uses only one.
+    fn find_override(&self, seen: &Observation) -> Result<Option<(String, String)>, UnansweredReason> {
+        let ProbeReading::DnfSources(sources) = seen.get(&Probe::DnfSources)? else {
             return Err(UnansweredReason::new("the host answered another question"));
         };
-        let other = entries.iter().find(|entry| entry.id == self.name && entry.file != self.file.path);
+        if let Some(folders) = &sources.folders
+            && !folders.iter().any(|folder| folder == REPOSITORIES)
+        {
+            let reason =
+                format!("dnf does not read `{REPOSITORIES}`: `reposdir` in `{DNF_CONF}` is `{}`", folders.join(" "));
+            let hint = format!(
+                "add `{REPOSITORIES}` to `reposdir` in a step before this one: `line: {{ path: {DNF_CONF}, … }}`"
+            );
+            return Ok(Some((reason, hint)));
+        }
+        let other = sources.entries.iter().find(|entry| entry.id == self.name && entry.file != self.file.path);
         Ok(other.map(|DnfEntry { file, id }| {
-            let hint = format!("remove it in a step before this one: `file: {{ path: {file} }}`, `ensure: absent`");
+            let alone = file != DNF_CONF && sources.entries.iter().filter(|entry| entry.file == *file).count() == 1;
+            let hint = match alone {
+                true => format!("remove that file in a step before this one: `absent: {{ path: {file} }}`"),
+                false => {
+                    format!(
+                        "remove only the section `[{id}]` from `{file}` on the host, or declare another `name` here"
+                    )
+                }
+            };
             (format!("`{file}` declares the same id `{id}`, and dnf uses only one of them"), hint)
         }))
     }

@@ -36,8 +36,9 @@ this repository alone. They are installed only if that succeeds. Signatures of p
 signature of the metadata only with `signed_metadata`, because not every repository has one. rpm reads armored keys
 only: another key blocks the step.
 
-**Another file with the same id** blocks the step, as another source of the same URI and suite does with apt: dnf uses
-only one of them.
+**Another section with the same id**, in another file or in `/etc/dnf/dnf.conf`, blocks the step, as another source of
+the same URI and suite does with apt: dnf uses only one of them, and a disabled one disables the repository. So does a
+`reposdir` in `/etc/dnf/dnf.conf` without `/etc/yum.repos.d`.
 
 **`fingerprint`** pins the key, **`trusted: true`** disables signature checks, and credentials in `uris` are rejected, as
 for `apt_repository`.
