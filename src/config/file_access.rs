@@ -38,7 +38,7 @@ fn explain_missing(root: &Utf8Path, text: &str) -> String {
         Some(near) => format!("did you mean `{near}` in the same folder?"),
         None => {
             let searched = joined.strip_prefix(root).unwrap_or(&joined);
-            format!("searched: `{searched}`, relative to the folder of the inventory")
+            format!("searched: `{searched}`, in the folder of the inventory")
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Files of the inventory's tree that recipes refer to. They are read at load, so that a plan does no file I/O.
 
 use super::file_access::{build_unreadable_diag, confine_path, describe_io_error};
-use crate::diag::{Diag, Span};
+use crate::diag::{Diag, DiagCode, Span};
 use crate::model::Value;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::collections::BTreeMap;
@@ -105,7 +105,7 @@ impl LocalFileStore {
     fn find_file(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
         let joined = folder.join(name);
         let path = confine_path(&self.root, joined.as_str(), span)
-            .map_err(|diag| restore_written_name(*diag, joined.as_str(), name))?;
+            .map_err(|diag| restore_written_name(*diag, joined.as_str(), name, folder != self.root))?;
         // A Helm chart may be a folder.
         match path.is_file() || path.join("Chart.yaml").is_file() {
             true => Ok(path),
@@ -116,7 +116,7 @@ impl LocalFileStore {
     fn read_content(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Value, Box<Diag>> {
         let joined = folder.join(name);
         let path = confine_path(&self.root, joined.as_str(), span)
-            .map_err(|diag| restore_written_name(*diag, joined.as_str(), name))?;
+            .map_err(|diag| restore_written_name(*diag, joined.as_str(), name, folder != self.root))?;
         let fail = |why: &str| Box::new(build_unreadable_diag(name, why, Some(span)));
         let meta = fs_err::metadata(&path).map_err(|error| fail(&describe_io_error(&error)))?;
         match (meta.is_file(), meta.len() <= MAX_FILE_BYTES) {
@@ -130,8 +130,11 @@ impl LocalFileStore {
 }
 
 /// Replaces the joined path in a message by the name as written.
-fn restore_written_name(diag: Diag, joined: &str, name: &str) -> Box<Diag> {
-    Box::new(Diag { message: diag.message.replace(joined, name), ..diag })
+fn restore_written_name(diag: Diag, joined: &str, name: &str, in_folder: bool) -> Box<Diag> {
+    let diag = Diag { message: diag.message.replace(joined, name), ..diag };
+    // Only the hint about a missing file says where it was searched. Built-in recipes have no folder of their own.
+    let explains = diag.code == DiagCode::Unreadable && diag.hint.is_some() && in_folder;
+    Box::new(if explains { diag.note("paths in a recipe are relative to the folder of the recipe") } else { diag })
 }
 
 /// Returns the content of a file. Text that contains characters of secret placeholders is encoded as bytes.

@@ -4,6 +4,7 @@
 //! keep their text as typed (`560.10`), quoted scalars are distinguished from plain ones, and every duplicate key of a
 //! file is reported with both places.
 
+use super::yaml_node::{OBJECT_FILE_HINT, find_object_key};
 use super::yaml_slips::find_yaml_slip;
 use super::{YamlData, YamlKey, YamlNode};
 use crate::diag::{Diag, DiagCode, FileId, Span};
@@ -70,9 +71,11 @@ impl<'t> YamlReader<'t, '_> {
             match event {
                 Event::StreamStart | Event::DocumentEnd => {}
                 Event::DocumentStart(..) if root.is_some() => {
-                    return Err(self
-                        .build_diag(span, "a second document starts here")
-                        .hint_boxed("move it to a separate file"));
+                    let hint = match root.as_ref().and_then(find_object_key) {
+                        Some(_) => OBJECT_FILE_HINT,
+                        None => "move it to a separate file",
+                    };
+                    return Err(self.build_diag(span, "a second document starts here").hint_boxed(hint));
                 }
                 Event::DocumentStart(..) => {}
                 Event::StreamEnd => return Ok(root.unwrap_or_else(|| self.empty_node())),

@@ -48,6 +48,17 @@ pub struct YamlKey {
     pub span: Span,
 }
 
+/// What to do about a file of Kubernetes objects where forge reads a file of its own.
+pub(super) const OBJECT_FILE_HINT: &str = "every YAML file directly in a folder of recipes is read as a recipe: move this one \
+                                           into a subfolder, such as `recipes/files`, and adapt `file` of the manifest";
+
+/// Returns the key by which a value is an object of Kubernetes, if it is one.
+pub(super) fn find_object_key(root: &YamlNode) -> Option<&YamlKey> {
+    let YamlData::Map(entries) = &root.data else { return None };
+    let find = |name: &str| entries.iter().map(|(key, _)| key).find(|key| key.text == name);
+    find("apiVersion").filter(|_| find("kind").is_some())
+}
+
 /// Returns the places of all texts in a value.
 pub(super) fn list_scalars(node: &YamlNode) -> Vec<Span> {
     match &node.data {

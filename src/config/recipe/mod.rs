@@ -15,6 +15,7 @@ pub(super) use verification::{OBJECT_KEYS, OBJECT_LIST_KEYS, VERIFY_KEYS};
 
 use super::identifier::is_label;
 use super::load_context::LoadContext;
+use super::yaml_node::{OBJECT_FILE_HINT, find_object_key};
 use super::yaml_table::{self, YamlTable};
 use super::{FailurePattern, Recipe, RecipeRule, RecipeStep, StackUse, YamlNode};
 use crate::diag::{Diag, DiagCode, Span};
@@ -36,6 +37,11 @@ pub(super) const RULE_KEYS: [&str; 7] = ["when", "require", "else", "shows", "cl
 
 /// Reads the root of a recipe's file. Returns `None` if it has no valid name.
 pub(super) fn read_recipe(root: &YamlNode, path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Recipe> {
+    if let Some(key) = find_object_key(root) {
+        let message = "this file is an object of Kubernetes, not a recipe";
+        cx.push_diag(Diag::error(DiagCode::UnknownKey, message).with_span(key.span).hint(OBJECT_FILE_HINT));
+        return None;
+    }
     let table = YamlTable::open(root, "a recipe", &RECIPE_KEYS, &mut cx.diags)?;
     let (name, span) = read_recipe_name(&table, cx)?;
     let own = collect_step_names(&table);

@@ -69,7 +69,8 @@ const FIELDS: &[FieldSpec] = &[
     FieldSpec::optional(
         "file",
         FieldType::LocalDocuments,
-        "A file of YAML documents, one object each. Templates in it are not rendered.",
+        "A file of YAML documents, one object each, in a subdirectory: YAML files next to a recipe are read as recipes. \
+         Templates in it are not rendered.",
     ),
     FieldSpec::optional(
         "omit",
