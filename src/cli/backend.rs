@@ -218,7 +218,7 @@ pub trait Backend {
         settings: &CliSettings,
     ) -> impl Future<Output = Vec<(HostName, String)>>;
 
-    /// Returns the current time, for signatures.
+    /// Returns the current time.
     fn current_time(&self) -> jiff::Timestamp;
 
     /// Returns the history of findings.

@@ -138,6 +138,7 @@ pub fn run_drift<B: Backend>(cx: &VerbContext<'_, B>, args: &DriftArgs) -> VerbR
         notify::report_notified(cx, &drift.notified);
         let formats = args.report.iter().map(|report| report.format).chain([cx.settings.format]);
         let found = DriftReportSource::new(cx, &loaded.0, drift, &formats.collect::<Vec<_>>());
+        cx.write_recordings(&output)?;
         write_drift(cx, &output, &found)?;
         found.write_report_files(&args.report, &output.text_writer())?;
         if args.notify.notify_dry_run {

@@ -6,6 +6,7 @@ use super::error::CliError;
 use super::settings::CliSettings;
 use crate::engine::{RecordedTwice, Recording, ReplayOptions};
 use crate::model;
+use crate::view::RecordingFile;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::Arc;
 
@@ -37,8 +38,8 @@ impl ReplayArgs {
     /// # Errors
     /// The file cannot be read or is not a recording.
     pub fn apply_to_settings(&self, settings: &CliSettings) -> Result<CliSettings, CliError> {
-        let observed = read_recordings(&self.observed)?;
         let mut settings = settings.clone();
+        let observed = read_recordings(&self.observed, &mut settings.recordings)?;
         settings.replay = ReplayOptions { observed: observed.map(Arc::new), ..settings.replay };
         Ok(settings)
     }
@@ -67,13 +68,15 @@ impl RecordingArgs {
         seen: &B::HostObservations,
     ) -> Result<(), CliError> {
         let Some(path) = &self.record else { return Ok(()) };
-        let recording = match self.no_redact {
+        let mut recording = match self.no_redact {
             true => backend.build_recording(project, seen),
             false => backend
                 .build_redacted_recording(project, seen)
                 .map_err(anyhow::Error::msg)
                 .map_err(CliError::unexpected)?,
         };
+        recording.recorded =
+            backend.current_time().round(jiff::Unit::Second).map_err(CliError::unexpected)?.to_string();
         atomic_file::replace_file(path, |out| {
             serde_json::to_writer_pretty(&mut *out, &recording)?;
             writeln!(out)
@@ -81,8 +84,8 @@ impl RecordingArgs {
     }
 }
 
-/// Reads and combines recordings; `None` without any.
-fn read_recordings(paths: &[Utf8PathBuf]) -> Result<Option<Recording>, CliError> {
+/// Reads and combines recordings; `None` without any. Adds each of them to `read`.
+fn read_recordings(paths: &[Utf8PathBuf], read: &mut Vec<RecordingFile>) -> Result<Option<Recording>, CliError> {
     let mut files = Vec::new();
     for path in paths {
         files.extend(list_recording_files(path)?);
@@ -91,6 +94,11 @@ fn read_recordings(paths: &[Utf8PathBuf]) -> Result<Option<Recording>, CliError>
     let recordings = model::map_large_parallel(&files, |path| read_recording(path));
     let recordings = files.iter().zip(recordings).map(|(path, recording)| Ok((path.as_str(), recording?)));
     let recordings = recordings.collect::<Result<Vec<_>, CliError>>()?;
+    read.extend(
+        recordings
+            .iter()
+            .map(|(path, recording)| RecordingFile { path: (*path).into(), recorded: recording.recorded.parse().ok() }),
+    );
     Recording::merge(recordings).map_err(|twice| {
         let RecordedTwice { host, first, second } = twice;
         let error = CliError::input(format!("host `{host}` is in two recordings: `{first}` and `{second}`"));

@@ -9,6 +9,7 @@ use crate::config::StepFilter;
 use crate::engine::{ReplayOptions, UndoRequest, WorkerRole};
 use crate::plan::PlanPolicy;
 use crate::state::RunPlanFile;
+use crate::view::RecordingFile;
 use crate::view::progress::ProgressDetail;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub struct CliSettings {
     pub user: Option<String>,
     /// Whether hosts are probed or answers are replayed, and whether raw answers are kept.
     pub replay: ReplayOptions,
+    /// The recordings whose answers are replayed.
+    pub recordings: Vec<RecordingFile>,
     /// The run whose outcomes `@failed` and the like refer to; `None` for the newest.
     pub past_run: Option<String>,
     /// The saved plan that is applied.
@@ -93,6 +96,7 @@ impl CliSettings {
             ssh_variables: environment.ssh_variables.clone().into(),
             user: environment.user.clone(),
             replay: ReplayOptions::default(),
+            recordings: Vec::new(),
             past_run: None,
             plan_file: None,
             engine: None,

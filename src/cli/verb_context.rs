@@ -8,10 +8,11 @@ use super::interrupt::InterruptSignals;
 use super::inventory::{self, InventoryTarget};
 use super::output::VerbOutput;
 use super::settings::CliSettings;
-use super::shared_args::{GlobalArgs, InventoryArg};
+use super::shared_args::{GlobalArgs, InventoryArg, OutputFormat};
 use crate::diag::{DiagList, SourceMap};
 use crate::engine::PastHosts;
 use crate::model::{ExitCode, HostName};
+use crate::view;
 use crate::view::progress::{ProgressDetail, ProgressState, show_events};
 use anyhow::Context as _;
 use camino::Utf8Path;
@@ -130,6 +131,17 @@ impl<'a, B: Backend> VerbContext<'a, B> {
         tokio::select! {
             seen = work => Ok(seen),
             () = stop.next_interrupt() => Err(CliError::interrupted("interrupted while observing; nothing was changed")),
+        }
+    }
+
+    /// Names the recordings above a result in text: it holds as of their time.
+    pub fn write_recordings(&self, output: &VerbOutput<'_>) -> Result<(), CliError> {
+        let files = &self.settings.recordings;
+        match (self.settings.format, files.is_empty()) {
+            (OutputFormat::Text, false) => {
+                output.write_raw(&|out| view::write_recording_files(files, self.backend.current_time(), out))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -36,6 +36,7 @@ pub fn run_verify<B: Backend>(cx: &VerbContext<'_, B>, args: &VerifyArgs) -> Ver
         });
         let report = cx.run_stoppable(&mut stop, work, &cancel).await;
         let exit = report.exit_code();
+        cx.write_recordings(&output)?;
         output.write_result(&|writer, out| writer.write_report(&report, exit, out))?;
         Ok(exit)
     })

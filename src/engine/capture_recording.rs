@@ -24,6 +24,7 @@ impl Recording {
             forge,
             origin: origin.to_owned(),
             about: String::new(),
+            recorded: String::new(),
             hosts,
             index: HostIndex::default(),
         }

@@ -31,6 +31,9 @@ pub struct Recording {
     /// A description for readers.
     #[serde(default)]
     pub about: String,
+    /// When it was saved, by the clock of the controller. RFC 3339; empty in recordings of earlier versions and in saved plans.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub recorded: String,
     /// The recorded hosts. For any other host there are no answers.
     pub hosts: Vec<HostRecording>,
     /// The positions of the hosts, once one is looked up.
@@ -108,6 +111,7 @@ impl Recording {
             forge: env!("CARGO_PKG_VERSION").to_owned(),
             origin: "field".to_owned(),
             about: String::new(),
+            recorded: String::new(),
             hosts,
             index: HostIndex::default(),
         }
@@ -119,6 +123,7 @@ impl Recording {
             forge: self.forge.clone(),
             origin: self.origin.clone(),
             about: self.about.clone(),
+            recorded: self.recorded.clone(),
             hosts,
             index: HostIndex::default(),
         }

@@ -22,6 +22,7 @@ pub(super) mod plan_sections;
 pub(super) mod plan_summary;
 mod problems;
 mod recipes;
+mod recording_files;
 mod rehearsal;
 mod report;
 mod runs;
@@ -35,6 +36,7 @@ mod validation;
 mod why_slow;
 pub(super) mod windows;
 
+pub use recording_files::{RecordingFile, write_recording_files};
 pub use text_writer::TextWriter;
 
 use super::{InitResult, ListedRun, ManualPage, ResultWriter, SandboxList, ValidationResult};

@@ -1,0 +1,81 @@
+//! The recordings from which a result was computed, and their age.
+
+use crate::view::escape;
+use camino::Utf8PathBuf;
+use jiff::Timestamp;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// How many recordings are named.
+const MAX_NAMED: usize = 5;
+
+/// A recording whose answers were replayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordingFile {
+    /// Its path, as given or found in the folder that was given.
+    pub path: Utf8PathBuf,
+    /// When it was saved, if it says so.
+    pub recorded: Option<Timestamp>,
+}
+
+/// Writes the recordings, oldest first, those of an unknown time before the others.
+///
+/// # Errors
+/// The stream cannot be written.
+pub fn write_recording_files(files: &[RecordingFile], now: Timestamp, out: &mut dyn Write) -> io::Result<()> {
+    let mut files: Vec<&RecordingFile> = files.iter().collect();
+    files.sort_by(|a, b| (a.recorded, &a.path).cmp(&(b.recorded, &b.path)));
+    writeln!(out, "from recorded answers; no host was contacted:")?;
+    for file in files.iter().take(MAX_NAMED) {
+        let when = file.recorded.map_or_else(|| "time unknown".to_owned(), |time| describe_time(time, now));
+        writeln!(out, "  {}  {when}", escape::escape_line(file.path.as_str()))?;
+    }
+    if files.len() > MAX_NAMED {
+        writeln!(out, "  and {} more", files.len() - MAX_NAMED)?;
+    }
+    writeln!(out)
+}
+
+/// Returns the time with its age. A time in the future is that of another clock: it has no age.
+fn describe_time(time: Timestamp, now: Timestamp) -> String {
+    match Duration::try_from(now.duration_since(time)) {
+        Ok(age) => format!("{time} ({} ago)", describe_age(age)),
+        Err(_) => time.to_string(),
+    }
+}
+
+fn describe_age(age: Duration) -> String {
+    let seconds = age.as_secs();
+    let (number, unit) = match seconds {
+        0..=119 => (seconds, "second"),
+        120..=7199 => (seconds / 60, "minute"),
+        7200..=172_799 => (seconds / 3600, "hour"),
+        _ => (seconds / 86_400, "day"),
+    };
+    format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recordings_are_named_with_their_age() {
+        let now: Timestamp = "2026-12-01T12:00:00Z".parse().unwrap();
+        let file = |path: &str, time: &str| RecordingFile { path: path.into(), recorded: time.parse().ok() };
+        let files = [
+            file("b.json", "2026-12-01T11:59:50Z"),
+            file("a.json", "2026-11-21T12:00:00Z"),
+            file("old.json", ""),
+            file("c.json", "2026-12-01T09:00:00Z"),
+            file("later.json", "2026-12-01T13:00:00Z"),
+            file("last.json", "2026-12-02T13:00:00Z"),
+        ];
+        let mut out = Vec::new();
+        write_recording_files(&files, now, &mut out).unwrap();
+        let expected = "from recorded answers; no host was contacted:\n  old.json  time unknown\n  \
+                        a.json  2026-11-21T12:00:00Z (10 days ago)\n  c.json  2026-12-01T09:00:00Z (3 hours ago)\n  \
+                        b.json  2026-12-01T11:59:50Z (10 seconds ago)\n  later.json  2026-12-01T13:00:00Z\n  and 1 more\n\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}
