@@ -4,7 +4,7 @@ use super::backend::{Backend, ObservePurpose, ProjectSandboxes, SetRequest, Verb
 use super::backend_hosts::{add_cluster_host, list_sandbox_hosts, list_simulated_hosts};
 use super::engine_args::refuse_engine_kind;
 use super::history_start::HistoryStart;
-use super::library_engine::EngineRun;
+use super::library_engine::{self, EngineRun};
 use super::load_options::build_load_options;
 use super::sandbox::find_sandbox_root;
 use super::settings::CliSettings;
@@ -209,6 +209,7 @@ impl Backend for LibraryBackend {
             observed.took = began.elapsed();
             return observed;
         }
+        library_engine::await_left_workers(&open_store(project, settings), settings, ask).await;
         observe_for_purpose(project, &all, ask, &options, &events).await
     }
 

@@ -161,6 +161,21 @@ async fn await_workers(store: &ObjectStore, cancel: &CancelSignal) -> Result<(),
     }
 }
 
+/// Before hosts are changed without workers, waits until those that a killed coordinator left on this machine have
+/// ended: they hold the locks of their hosts. Those of a living coordinator may work for hours; then the locks decide.
+pub(super) async fn await_left_workers(state: &StateStore, settings: &CliSettings, ask: ObservePurpose) {
+    let root = state.root().join("engine");
+    let is_change = ask == ObservePurpose::Change && settings.replay.observed.is_none() && settings.worker.is_none();
+    if !is_change || !root.is_dir() {
+        return;
+    }
+    let store = ObjectStore::new(&root.join("none"));
+    if matches!(store.try_lock(StoreLockKind::Coordinator, true), Ok(Some(_))) {
+        // After the limit, the lock of a host says who holds it.
+        let _ = await_workers(&store, &CancelSignal::default()).await;
+    }
+}
+
 fn lock_observers(store: &ObjectStore) -> Option<StoreLock> {
     if let Ok(Some(_alone)) = store.try_lock(StoreLockKind::Observers, true) {
         remove_siblings(store, |name| name.starts_with(OBSERVER_PREFIX));

@@ -164,6 +164,19 @@ fn resume_finishes_the_run_of_a_killed_coordinator() {
     assert!(again.starts_with("exit 0\n") && again.contains("no changes"), "{again}");
 }
 
+/// Without `--engine`, a resume waits for the workers of the killed run too: they hold the locks of their hosts.
+#[test]
+fn resume_without_workers_waits_for_those_of_a_killed_coordinator() {
+    let Some(lab) = lab(&recipe_with_pause("4")) else { return };
+    let run = lab.start(&[&["apply", "--yes", "--parallel", "3"], &ENGINE[..]].concat());
+    wait_for_first_step(&lab);
+    lab.kill(run.process_id());
+    run.finish();
+    let resumed = lab.forge(&["resume", "--yes"]);
+    assert!(resumed.starts_with("exit 0\n"), "{resumed}");
+    assert_eq!(counts(&lab, &HOSTS), [1; 5], "{resumed}");
+}
+
 /// A job controller may start a finished pod again. With its reports, a task contacts no host; without them, each step is
 /// evaluated before it acts.
 #[test]
