@@ -66,6 +66,8 @@ pub struct DriftReportSource {
     pub exit: ExitCode,
     runs: Vec<DriftRunSummary>,
     last_success: Option<Timestamp>,
+    /// The recordings from which the findings are, as lines of text.
+    recordings: String,
 }
 
 impl DriftReportSource {
@@ -86,7 +88,7 @@ impl DriftReportSource {
         // The findings report why there is no history.
         let runs = history.and_then(Result::ok).map(|history| history.runs).unwrap_or_default();
         let last_success = now.or_else(|| runs.iter().rev().find_map(success_time));
-        Self { drift, exit, runs, last_success }
+        Self { drift, exit, runs, last_success, recordings: cx.render_recordings() }
     }
 
     fn to_report_data(&self, last_success: Option<Timestamp>) -> reports::DriftReportInput<'_> {
@@ -108,7 +110,11 @@ impl DriftReportSource {
             _ => None,
         };
         let told = self.to_report_data(self.last_success.max(before));
-        atomic_file::replace_file(&report.path, |out| write_report(report.format, &told, text, out))
+        let head = if report.format == OutputFormat::Text { self.recordings.as_str() } else { "" };
+        atomic_file::replace_file(&report.path, |out| {
+            write!(out, "{head}")?;
+            write_report(report.format, &told, text, out)
+        })
     }
 
     /// Writes in one format.

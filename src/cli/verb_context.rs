@@ -134,13 +134,15 @@ impl<'a, B: Backend> VerbContext<'a, B> {
         }
     }
 
-    /// Names the recordings above a result in text: it holds as of their time.
+    /// Returns lines about the recordings that answered, for the head of a result in text: it holds as of their time.
+    pub fn render_recordings(&self) -> String {
+        view::render_recording_files(&self.settings.recordings, self.backend.current_time())
+    }
+
+    /// Writes these lines if stdout carries text.
     pub fn write_recordings(&self, output: &VerbOutput<'_>) -> Result<(), CliError> {
-        let files = &self.settings.recordings;
-        match (self.settings.format, files.is_empty()) {
-            (OutputFormat::Text, false) => {
-                output.write_raw(&|out| view::write_recording_files(files, self.backend.current_time(), out))
-            }
+        match self.settings.format {
+            OutputFormat::Text => output.write_raw(&|out| write!(out, "{}", self.render_recordings())),
             _ => Ok(()),
         }
     }

@@ -35,7 +35,7 @@ pub use graph_export::{write_dot, write_mermaid};
 pub use init::{InitResult, RecipeFile};
 pub use json::{JsonWriter, drift_messages, write_saved_plan};
 pub use manual::{ManualPage, find_manual_page, list_manual_topics};
-pub use text::{RecordingFile, TextWriter, write_recording_files};
+pub use text::{RecordingFile, TextWriter, render_recording_files};
 pub use validation::{CheckedInventory, InventorySize, ValidationResult};
 
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};

@@ -96,6 +96,12 @@ fn unrecorded_checks_are_unknown_without_contacting_hosts() {
     let said = forge(place.path(), &["verify", "--observed", "seen.json"]);
     assert!(said.contains("\nexit 5\n") || said.contains("\nexit 4\n") || said.contains("\nexit 3\n"), "{said}");
     assert!(said.contains("not recorded"), "{said}");
+    let head = "from recorded answers; no host was contacted:\n  seen.json  time unknown\n\n";
+    let timed = format!("{{\"recorded\": \"2026-11-21T12:00:00Z\", {}", &RECORDING.trim_start()[1..]);
+    let place = place.file("timed.json", &timed);
+    assert!(said.contains(head), "{said}");
+    let said = forge(place.path(), &["verify", "--observed", "timed.json", "--quiet"]);
+    assert!(said.contains("\n  timed.json  2026-11-21T12:00:00Z ("), "{said}");
 }
 
 #[test]

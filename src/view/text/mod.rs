@@ -36,7 +36,7 @@ mod validation;
 mod why_slow;
 pub(super) mod windows;
 
-pub use recording_files::{RecordingFile, write_recording_files};
+pub use recording_files::{RecordingFile, render_recording_files};
 pub use text_writer::TextWriter;
 
 use super::{InitResult, ListedRun, ManualPage, ResultWriter, SandboxList, ValidationResult};

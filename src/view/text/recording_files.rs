@@ -3,7 +3,6 @@
 use crate::view::escape;
 use camino::Utf8PathBuf;
 use jiff::Timestamp;
-use std::io::{self, Write};
 use std::time::Duration;
 
 /// How many recordings are named.
@@ -18,22 +17,22 @@ pub struct RecordingFile {
     pub recorded: Option<Timestamp>,
 }
 
-/// Writes the recordings, oldest first, those of an unknown time before the others.
-///
-/// # Errors
-/// The stream cannot be written.
-pub fn write_recording_files(files: &[RecordingFile], now: Timestamp, out: &mut dyn Write) -> io::Result<()> {
+/// Returns lines that name the recordings, oldest first, those of an unknown time before the others; empty without any.
+pub fn render_recording_files(files: &[RecordingFile], now: Timestamp) -> String {
+    if files.is_empty() {
+        return String::new();
+    }
     let mut files: Vec<&RecordingFile> = files.iter().collect();
     files.sort_by(|a, b| (a.recorded, &a.path).cmp(&(b.recorded, &b.path)));
-    writeln!(out, "from recorded answers; no host was contacted:")?;
+    let mut text = "from recorded answers; no host was contacted:\n".to_owned();
     for file in files.iter().take(MAX_NAMED) {
         let when = file.recorded.map_or_else(|| "time unknown".to_owned(), |time| describe_time(time, now));
-        writeln!(out, "  {}  {when}", escape::escape_line(file.path.as_str()))?;
+        text.push_str(&format!("  {}  {when}\n", escape::escape_line(file.path.as_str())));
     }
     if files.len() > MAX_NAMED {
-        writeln!(out, "  and {} more", files.len() - MAX_NAMED)?;
+        text.push_str(&format!("  and {} more\n", files.len() - MAX_NAMED));
     }
-    writeln!(out)
+    text + "\n"
 }
 
 /// Returns the time with its age. A time in the future is that of another clock: it has no age.
@@ -71,11 +70,10 @@ mod tests {
             file("later.json", "2026-12-01T13:00:00Z"),
             file("last.json", "2026-12-02T13:00:00Z"),
         ];
-        let mut out = Vec::new();
-        write_recording_files(&files, now, &mut out).unwrap();
         let expected = "from recorded answers; no host was contacted:\n  old.json  time unknown\n  \
                         a.json  2026-11-21T12:00:00Z (10 days ago)\n  c.json  2026-12-01T09:00:00Z (3 hours ago)\n  \
                         b.json  2026-12-01T11:59:50Z (10 seconds ago)\n  later.json  2026-12-01T13:00:00Z\n  and 1 more\n\n";
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        assert_eq!(render_recording_files(&files, now), expected);
+        assert_eq!(render_recording_files(&[], now), "");
     }
 }
