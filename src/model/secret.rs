@@ -1,6 +1,7 @@
 //! Secrets: values that are used but never shown.
 
 use super::secret_forms::list_secret_forms;
+use super::secret_search::SecretForms;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +19,8 @@ pub struct SecretPlaceholder(pub String);
 #[derive(Clone, Default)]
 pub struct SecretStore {
     values: BTreeMap<String, SecretString>,
-    /// The texts that show a value, with its name, the longest first: of an escaped value nothing must remain.
-    forms: Vec<(SecretString, String)>,
+    /// The texts that show a value.
+    forms: SecretForms,
     /// Names of placeholders that have no value, or not yet.
     reserved: BTreeSet<String>,
 }
@@ -68,9 +69,13 @@ impl SecretStore {
     }
 
     fn store_value(&mut self, name: String, value: SecretString) {
-        self.forms.retain(|(_, of)| *of != name);
-        self.forms.extend(list_secret_forms(value.expose_secret()).into_iter().map(|form| (form, name.clone())));
-        self.forms.sort_by_key(|(form, _)| std::cmp::Reverse(form.expose_secret().len()));
+        if let Some(before) = self.values.get(&name) {
+            if before.expose_secret() == value.expose_secret() {
+                return;
+            }
+            self.forms.remove_forms(&name);
+        }
+        self.forms.add_forms(&name, list_secret_forms(value.expose_secret()));
         self.values.insert(name, value);
     }
 
@@ -125,13 +130,12 @@ impl SecretStore {
     /// Returns `text` with every occurrence of a secret's value replaced by `(secret NAME)`, also of its escaped forms:
     /// the last safeguard for the output of hosts, APIs and programs.
     pub fn scrub_secrets(&self, text: &str) -> String {
-        let mut out = Self::mask_placeholders(text);
-        for (form, name) in &self.forms {
-            if out.contains(form.expose_secret()) {
-                out = out.replace(form.expose_secret(), &format!("(secret {name})"));
-            }
-        }
-        out
+        self.forms.replace_forms(&Self::mask_placeholders(text))
+    }
+
+    /// Reports whether `text` contains a secret: a placeholder, or a value in one of its forms.
+    pub fn occurs_in(&self, text: &str) -> bool {
+        Self::has_placeholder(text) || self.forms.occur_in(text)
     }
 }
 
@@ -150,5 +154,37 @@ mod tests {
         assert_eq!(store.reveal_placeholders(&text).expose_secret(), "abc");
         assert_eq!(SecretStore::mask_placeholders(&later.0), "(secret age a)");
         assert_eq!(store.scrub_secrets("a b"), "a b", "short values are ordinary text");
+    }
+
+    const KUBECONFIG: &str = "apiVersion: v1\nkind: Config\ncurrent-context: admin@kubernetes\nusers:\n\
+        - name: kubernetes-admin\n  user:\n    token: tr0ub4dor\n";
+
+    /// A value that is secret as a whole has lines that are not.
+    #[test]
+    fn ordinary_lines_of_a_secret_file_are_not_secret() {
+        let mut store = SecretStore::default();
+        store.insert("kubeconfig", KUBECONFIG.into());
+        let printed = "apiVersion: v1\nkind: Config\ncurrent-context: admin@kubernetes\n  name: kubernetes-admin";
+        assert_eq!(store.scrub_secrets(printed), printed);
+        assert!(!store.occurs_in(printed) && store.occurs_in("Bearer tr0ub4dor"));
+        assert_eq!(store.scrub_secrets("Bearer tr0ub4dor"), "Bearer (secret kubeconfig)");
+        assert_eq!(store.scrub_secrets(KUBECONFIG), "(secret kubeconfig)");
+    }
+
+    /// The time of a search does not grow with the number of secrets.
+    #[test]
+    fn megabytes_are_searched_for_many_secrets() {
+        let mut store = SecretStore::default();
+        let body = |n: usize| format!("{n:03}MIIEvQIBADANBgkqhkiG9w0BAQ{n:03}EFAASCBKcwggSjAgEAAoIBAQ{n:05}\n");
+        for n in 0..100 {
+            let lines: String = (0..25).map(|line| body(n * 100 + line)).collect();
+            store.insert(&format!("key {n}"), format!("-----BEGIN KEY-----\n{lines}-----END KEY-----\n").into());
+        }
+        let line = "2026-12-01 03:05:52 node-14 kernel: nvidia 0000:18:00.0: enabling device (0140 -> 0142) MIIE\n";
+        let output = line.repeat((1 << 20) / line.len());
+        let began = std::time::Instant::now();
+        assert_eq!(store.scrub_secrets(&output), output);
+        eprintln!("searched {} bytes in {:?}", output.len(), began.elapsed());
+        assert_eq!(store.scrub_secrets(body(4207).trim()), "(secret key 42)");
     }
 }

@@ -1,5 +1,6 @@
 //! The forms in which the output of programs and APIs shows a secret: as it is, escaped, or encoded.
 
+use super::secret_lines::list_secret_parts;
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
 use secrecy::SecretString;
@@ -8,9 +9,6 @@ use std::fmt::Write;
 
 /// The shortest value, in bytes, that is replaced: shorter ones occur in ordinary text.
 const SHORTEST_VALUE: usize = 4;
-
-/// The shortest line, in bytes, of a value with several lines that is replaced by itself.
-const SHORTEST_LINE: usize = 12;
 
 /// How often a value may be quoted in a quotation: JSON in a string of JSON, which an error quotes.
 const QUOTING_DEPTH: usize = 3;
@@ -22,15 +20,22 @@ pub(super) fn list_secret_forms(value: &str) -> Vec<SecretString> {
         return Vec::new();
     }
     add_quoted_forms(value, &mut forms);
-    // Output is often shown by line, and YAML indents the lines of a block. The first and last line of a key in PEM
-    // are no secret.
-    let lines = value.lines().map(str::trim).filter(|line| line.len() >= SHORTEST_LINE && !line.starts_with("-----"));
-    if value.contains('\n') {
-        lines.for_each(|line| add_quoted_forms(line, &mut forms));
+    add_encoded_forms(value, &mut forms);
+    let line = value.trim();
+    if line.contains('\n') {
+        // Output is often shown by line, and YAML indents the lines of a block.
+        list_secret_parts(value).into_iter().for_each(|part| add_quoted_forms(part, &mut forms));
+    } else if line != value && line.len() >= SHORTEST_VALUE {
+        // A file of one line ends with a newline, which output lacks.
+        add_quoted_forms(line, &mut forms);
+        add_encoded_forms(line, &mut forms);
     }
+    forms.into_iter().map(SecretString::from).collect()
+}
+
+fn add_encoded_forms(value: &str, forms: &mut BTreeSet<String>) {
     forms.extend([BASE64_STANDARD.encode(value), BASE64_STANDARD_NO_PAD.encode(value)]);
     forms.extend([BASE64_URL_SAFE_NO_PAD.encode(value), encode_for_url(value), value.replace('\'', r"'\''")]);
-    forms.into_iter().map(SecretString::from).collect()
 }
 
 /// Adds a text and its quotations.
@@ -159,6 +164,13 @@ mod tests {
         let key = "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG9w0BAQ\nshort\n-----END KEY-----\n";
         assert!(has_form(key, "MIIEvQIBADANBgkqhkiG9w0BAQ"));
         assert!(!has_form(key, "short") && !has_form(key, "-----BEGIN KEY-----"));
+    }
+
+    /// Its last newline is not in the output that shows it.
+    #[test]
+    fn value_of_one_line_has_the_forms_of_its_line() {
+        assert!(has_form("hunter2\n", "hunter2") && has_form("hunter2\n", "aHVudGVyMg=="));
+        assert!(!has_form("abc\n", "abc"), "too short");
     }
 
     /// Ordinary values do not cost more than a few searches.

@@ -73,7 +73,7 @@ impl<'s> Redactor<'s> {
     }
 
     fn is_declared_secret(&self, text: &str) -> bool {
-        SecretStore::has_placeholder(text) || self.secrets.is_some_and(|secrets| secrets.scrub_secrets(text) != text)
+        SecretStore::has_placeholder(text) || self.secrets.is_some_and(|secrets| secrets.occurs_in(text))
     }
 
     fn has_declared_secret(&self, value: &Value) -> bool {

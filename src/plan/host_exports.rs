@@ -89,7 +89,7 @@ impl ExportEntry {
 }
 
 fn has_secret(value: &Value, secrets: &SecretStore) -> bool {
-    let is_secret = |text: &str| secrets.scrub_secrets(text) != text;
+    let is_secret = |text: &str| secrets.occurs_in(text);
     match value {
         Value::String(text) => is_secret(text),
         Value::Array(list) => list.iter().any(|value| has_secret(value, secrets)),
