@@ -30,6 +30,16 @@ pub(super) enum HelmApplyResult {
     Undefined(String),
 }
 
+/// The result of a dry run that replaces an object.
+#[derive(Debug, PartialEq)]
+pub(super) enum HelmReplaceResult {
+    Becomes(Value),
+    /// The account may not do that, or the API rejects the content.
+    Refused,
+    /// Another client changed or deleted the object since it was read.
+    Changed,
+}
+
 /// Objects of one release at the API.
 pub(super) struct HelmObjectClient<'c> {
     pub cluster: &'c ClusterApi,
@@ -217,11 +227,24 @@ impl HelmObjectClient<'_> {
         self.cluster.send_request(self.cluster.client().request::<Value>(request)).await.map(drop)
     }
 
-    /// Returns the object after a dry run of the replacement; `None` if the API refuses it.
-    pub async fn dry_run_replace(&self, object: &ManifestObject, value: &Value) -> Result<Option<Value>, KubeError> {
+    /// Returns the result of a dry run of the replacement.
+    ///
+    /// # Errors
+    /// The API is busy or failed, so that it is not known what it would do.
+    pub async fn dry_run_replace(
+        &self,
+        object: &ManifestObject,
+        value: &Value,
+    ) -> Result<HelmReplaceResult, KubeError> {
         let request = self.build_replace(object, value, HELM_MANAGER, true)?;
-        let answer = self.cluster.request_or_status(self.cluster.client().request::<Value>(request)).await?;
-        Ok(answer.ok())
+        match self.cluster.request_or_status(self.cluster.client().request::<Value>(request)).await? {
+            Ok(left) => Ok(HelmReplaceResult::Becomes(left)),
+            Err(refusal) => match refusal.code {
+                403 | 422 => Ok(HelmReplaceResult::Refused),
+                404 | 409 => Ok(HelmReplaceResult::Changed),
+                _ => Err(self.cluster.status_error(refusal)),
+            },
+        }
     }
 
     fn build_replace(
@@ -250,4 +273,54 @@ fn parse_conflicts(status: &::kube::core::Status) -> Vec<(String, String)> {
         (cause.field.trim_start_matches('.').to_owned(), parse_conflict_manager(&cause.message).to_owned())
     });
     read.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::tests::{json_reply, start_api, status_reply};
+    use serde_json::json;
+
+    /// Only a refusal of the account or of the content is a result. A busy API says nothing about the replacement.
+    #[tokio::test]
+    async fn dry_run_of_a_replacement_distinguishes_refusals_from_failures() {
+        let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" } });
+        for (code, expected) in [
+            (200, Some(HelmReplaceResult::Becomes(object.clone()))),
+            (403, Some(HelmReplaceResult::Refused)),
+            (422, Some(HelmReplaceResult::Refused)),
+            (404, Some(HelmReplaceResult::Changed)),
+            (409, Some(HelmReplaceResult::Changed)),
+            (429, None),
+            (500, None),
+            (503, None),
+        ] {
+            let replaced = object.clone();
+            let answer = move |asked: &crate::artifact::server::Request| match (
+                asked.method.as_str(),
+                asked.path.as_str(),
+            ) {
+                ("PUT", _) if code == 200 => json_reply(200, &replaced),
+                ("PUT", _) => status_reply(code, "not now", json!({})),
+                (_, "/api") => json_reply(
+                    200,
+                    &json!({ "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [] }),
+                ),
+                (_, "/apis") => json_reply(200, &json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": [] })),
+                _ => json_reply(
+                    200,
+                    &json!({ "kind": "APIResourceList", "groupVersion": "v1", "resources": [
+                    { "name": "configmaps", "singularName": "", "namespaced": true, "kind": "ConfigMap", "verbs": ["get", "update"] },
+                ] }),
+                ),
+            };
+            let (cluster, _server) = start_api(answer).await;
+            let served = cluster.discover_api().await.unwrap();
+            let objects = HelmObjectClient { cluster: &cluster, served, home: "web" };
+            let manifest = ManifestObject { text: object.to_string(), value: object.clone() };
+            let result = objects.dry_run_replace(&manifest, &object).await;
+            assert_eq!(result.as_ref().ok(), expected.as_ref(), "{code}");
+            assert!(result.is_ok() || result.is_err_and(|error| error.message.contains("not now")), "{code}");
+        }
+    }
 }

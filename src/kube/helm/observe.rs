@@ -1,7 +1,8 @@
 //! The state of a release, and its differences from the declaration. Nothing is written, and no revision is created.
 
+use super::super::api::CHANGED_OBJECT_READS;
 use super::super::{ClusterApi, KubeError};
-use super::api::{HelmApplyOptions, HelmApplyResult, HelmObjectClient};
+use super::api::{HelmApplyOptions, HelmApplyResult, HelmObjectClient, HelmReplaceResult};
 use super::chart::LocalHelmChart;
 use super::flags::{self, HelmUpgradeOptions};
 use super::output::{self, HelmUpgradeDryRun};
@@ -197,8 +198,23 @@ impl<'c> ReleaseObserver<'c> {
         Ok(compared)
     }
 
+    /// Compares an object again if it changed while it was compared.
     async fn compare_object(&self, object: &ManifestObject) -> Result<ComparedObject, KubeError> {
-        let certain = |found| ComparedObject { found, computed: false };
+        for _ in 0..CHANGED_OBJECT_READS {
+            if let Some(compared) = self.compare_read(object).await? {
+                return Ok(compared);
+            }
+        }
+        Err(self.changing_object_error(object))
+    }
+
+    fn changing_object_error(&self, object: &ManifestObject) -> KubeError {
+        KubeError::new(format!("{} keeps changing and cannot be compared", object.display_title(self.objects.home)))
+    }
+
+    /// Returns `None` if the object changed since it was read.
+    async fn compare_read(&self, object: &ManifestObject) -> Result<Option<ComparedObject>, KubeError> {
+        let certain = |found| Some(ComparedObject { found, computed: false });
         let Some(live) = self.objects.get_live(object).await? else {
             return Ok(certain(ObjectComparison::Drifted(Box::new(missing_object(object, self.objects.home)))));
         };
@@ -207,9 +223,7 @@ impl<'c> ReleaseObserver<'c> {
         let (becomes, computed) = match self.objects.dry_run_object(object, how).await? {
             None => (overlay_object(&live, &object.value), true),
             Some(HelmApplyResult::Becomes(becomes)) => (becomes, false),
-            Some(HelmApplyResult::Conflict(_)) => {
-                return Err(KubeError::new(format!("{} keeps changing and cannot be compared", title())));
-            }
+            Some(HelmApplyResult::Conflict(_)) => return Err(self.changing_object_error(object)),
             Some(HelmApplyResult::Undefined(why)) => {
                 return Ok(certain(ObjectComparison::Undefined(format!("{}: {why}", title()))));
             }
@@ -217,8 +231,10 @@ impl<'c> ReleaseObserver<'c> {
         let mut drifted = ObjectDrift::compare_live(object, &live, &becomes);
         if !computed && drifted.is_repaired_by_replace() {
             let repaired = drifted.repaired_object(object, &live, &becomes);
-            if let Some(left) = self.objects.dry_run_replace(object, &repaired).await? {
-                drifted.drop_restored(object, &live, &left);
+            match self.objects.dry_run_replace(object, &repaired).await? {
+                HelmReplaceResult::Becomes(left) => drifted.drop_restored(object, &live, &left),
+                HelmReplaceResult::Refused => {}
+                HelmReplaceResult::Changed => return Ok(None),
             }
         }
         let told = drifted.to_live_object(object, self.objects.home, &live, self.secrets);
@@ -226,7 +242,7 @@ impl<'c> ReleaseObserver<'c> {
             let seen = Some(HelmLiveComparison { live, becomes, drifted });
             ObjectComparison::Drifted(Box::new(DriftedHelmObject { object: object.clone(), seen, told }))
         });
-        Ok(ComparedObject { found, computed })
+        Ok(Some(ComparedObject { found, computed }))
     }
 
     /// Returns the chart's definitions that exist and differ from the chart: those of another version of it. Fields that
