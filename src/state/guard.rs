@@ -349,6 +349,9 @@ for one in "$@"; do cat -- "$one/steps" >>"$d/also"; rm -rf -- "$one"; done
 "#;
 
 /// Only tables that differ are replaced: programs such as `iptables-nft` own tables that `nft` cannot load.
+///
+/// `iptables-restore` replaces the tables of its text, with their chains, and leaves other ones: a table that the change
+/// made is emptied. Legacy tables cannot be deleted.
 const TABLE_FUNCTIONS: &str = r#"
 drop_table() { printf 'table %s\ndelete table %s\n' "$1" "$1" | nft -f -; }
 put_table() {
@@ -375,9 +378,22 @@ put_all_tables() {
   done
   while IFS= read -r name; do put_table "$name"; done <"$d/tables"
 }
+new_iptables() {
+  "$1-save" | while read -r word policy rest; do
+    case $word in
+    '*'*)
+      is_new=
+      grep -qxF -e "$word" -- "$d/$1" || { is_new=yes && printf '%s\n' "$word"; } ;;
+    :*) [ -z "$is_new" ] || [ "$policy" = - ] || printf '%s ACCEPT [0:0]\n' "$word" ;;
+    COMMIT) [ -z "$is_new" ] || echo COMMIT ;;
+    esac
+  done
+}
 put_iptables() {
   for tool in iptables ip6tables; do
-    [ ! -e "$d/$tool" ] || "$tool-restore" <"$d/$tool"
+    [ -e "$d/$tool" ] || continue
+    new=$(new_iptables "$tool")
+    { cat -- "$d/$tool"; [ -z "$new" ] || printf "%s\n" "$new"; } | "$tool-restore"
   done
 }
 "#;

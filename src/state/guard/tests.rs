@@ -96,6 +96,35 @@ fn rules_of_iptables_are_taken_back() {
     assert_eq!(host.read("rules6").as_deref(), Some(none), "there was no rule, so its policy is restored");
 }
 
+/// `iptables-restore` leaves tables that its text does not have.
+#[test]
+fn table_of_iptables_that_the_change_made_is_emptied() {
+    let host = TestHost::new();
+    for (tool, rules) in [("iptables", "rules4"), ("ip6tables", "rules6")] {
+        host.add_program(&format!("{tool}-save"), &format!("cat {}", host.path(rules)));
+        host.add_program(&format!("{tool}-restore"), &format!("cat >{0}.new; mv {0}.new {0}", host.path(rules)));
+    }
+    let open = "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n";
+    let with_nat = |rules: &str| {
+        format!(
+            "{rules}# Generated\n*nat\n:PREROUTING DROP [1:60]\n:OUTPUT ACCEPT [0:0]\n:DOCKER - [0:0]\n-A PREROUTING -j DOCKER\nCOMMIT\n"
+        )
+    };
+    std::fs::write(host.path("rules4"), open).unwrap();
+    std::fs::write(host.path("rules6"), with_nat(open)).unwrap();
+    let effect = GuardEffect { tables: GuardedTables::Iptables, ..GuardEffect::default() };
+    let step = GuardedStep { effect, ..GuardedStep::default() };
+    let guard = HostGuard::new("lab", "r1", 0, 1, vec![(StepId::new("base", "ufw"), step)]);
+    host.arm(&guard);
+    let closed = "*filter\n:INPUT DROP [0:0]\n:NEW - [0:0]\nCOMMIT\n";
+    std::fs::write(host.path("rules4"), with_nat(closed)).unwrap();
+    std::fs::write(host.path("rules6"), with_nat(closed)).unwrap();
+    host.await_restored(&guard);
+    let emptied = format!("{open}*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n");
+    assert_eq!(host.read("rules4"), Some(emptied));
+    assert_eq!(host.read("rules6"), Some(with_nat(open)), "the table existed before");
+}
+
 #[test]
 fn unconfirmed_change_is_taken_back() {
     let host = TestHost::new();
