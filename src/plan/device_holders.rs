@@ -4,7 +4,7 @@ use super::host_context::{HostContext, StepInstance};
 use super::model::HostWarning;
 use super::window::{HostWindow, declared_running_unit};
 use crate::facts::Facts;
-use crate::model::{UntrustedText, Value};
+use crate::model::{UntrustedText, Value, format_guard_time};
 
 /// A process that holds GPU or RDMA devices, as the fact `holders` reports it.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +44,7 @@ fn parse_holder(value: &Value) -> Option<DeviceHolder> {
     Some(DeviceHolder { pid, unit: unit.map(str::to_owned), pod: pod.is_some(), description: line.into() })
 }
 
-/// Returns the warning for a host whose window will not open while the processes that hold its devices run.
+/// Returns the warning for a host whose window does not open, or waits, while the processes that hold its devices run.
 pub(super) fn warn_device_holders(
     case: &HostContext<'_>,
     turns: &[StepInstance<'_>],
@@ -69,8 +69,18 @@ pub(super) fn warn_device_holders(
         holders.iter().filter(|holder| !leaves(holder)).map(|holder| holder.description.raw()).collect();
     (!foreign.is_empty()).then(|| HostWarning {
         why: format!("its devices are in use: {}", foreign.join("; ")).into(),
-        hint: Some(BUSY_HINT.to_owned()),
+        hint: Some(advise_wait(case.ground.project.rollout.busy_wait_s, window.slurm)),
     })
+}
+
+/// Returns what the window of a host does about processes that hold its devices, for a run that evicts none.
+fn advise_wait(wait_s: Option<u64>, is_drained: bool) -> String {
+    let Some(wait_s) = wait_s.filter(|wait_s| *wait_s > 0) else { return BUSY_HINT.to_owned() };
+    let limit = format_guard_time(wait_s);
+    match is_drained {
+        true => format!("its window drains the node in Slurm first, then waits up to {limit} until they have ended"),
+        false => format!("its window waits up to {limit} until they have ended; `apply --evict-busy WHY` ends them"),
+    }
 }
 
 const BUSY_HINT: &str = "its window does not open while they run: end them, let it wait (`rollout: { busy: { wait: 4h } }`), \
@@ -80,6 +90,15 @@ const BUSY_HINT: &str = "its window does not open while they run: end them, let 
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn window_that_waits_says_how_long() {
+        assert_eq!(advise_wait(None, true), BUSY_HINT);
+        assert_eq!(advise_wait(Some(0), false), BUSY_HINT);
+        let (drains, waits) = (advise_wait(Some(14_400), true), advise_wait(Some(90), false));
+        assert!(drains.ends_with("in Slurm first, then waits up to 4h until they have ended"), "{drains}");
+        assert!(waits.starts_with("its window waits up to 90s until"), "{waits}");
+    }
 
     #[test]
     fn device_holder_description_names_process_and_workload() {
