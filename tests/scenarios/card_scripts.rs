@@ -311,6 +311,33 @@ fn every_module_of_the_driver_is_on_disk_with_its_version() {
     fails(&host, "nvidia_uvm is missing");
 }
 
+/// Debian's own packages name the modules after their flavor.
+#[test]
+fn modules_of_the_driver_have_other_names_on_debian() {
+    let case = json!({ "host": "h100", "with": { "version": "560.35.03", "flavor": "open" },
+                       "beside": [{ "recipe": "nvidia-fabricmanager" }] });
+    let check = rendered_check("nvidia-driver", &case, "the driver's modules on disk are of that version");
+    for flavor in ["current", "current_open"] {
+        let host = build_host(&[("modinfo", DRIVER_MODINFO)]);
+        host.write("list", &format!("nvidia_{flavor}_uvm\nnvidia_{flavor}_drm\n"));
+        host.write(&format!("modules/nvidia_{flavor}_uvm.ko"), "560.35.03\n");
+        host.write(&format!("modules/nvidia_{flavor}_drm.ko"), "535.1\n");
+        let why = format!("a module of the driver: /lib/nvidia_{flavor}_drm.ko is of version 535.1\n");
+        assert_eq!(run(&host, &check), (1, why));
+    }
+}
+
+/// Its version is unknown then, and it is not missing.
+#[test]
+fn module_of_the_driver_that_cannot_be_read_is_unknown() {
+    let case = json!({ "host": "h100", "with": { "version": "560.35.03", "flavor": "open" },
+                       "beside": [{ "recipe": "nvidia-fabricmanager" }] });
+    let check = rendered_check("nvidia-driver", &case, "the driver's modules on disk are of that version");
+    let host = build_host(&[("modinfo", "[ $2 = filename ] && echo ROOT/nvidia-uvm.ko.zst")]);
+    let file = host.write("nvidia-uvm.ko.zst", "");
+    assert_eq!(run(&host, &check), (2, format!("{} cannot be read\n", file.display())));
+}
+
 /// A service keeps the limit with which it was started, whatever its drop-in says now.
 #[test]
 fn service_that_runs_with_another_limit_is_pending() {
