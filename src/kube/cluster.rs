@@ -1,6 +1,7 @@
 //! A connection to the cluster's API.
 
 use super::KubeError;
+use super::access_review::AccessReview;
 use super::helm::{HelmOptions, HelmProgram, HelmTarget};
 use super::retry::{ApiAvailability, ApiRetryPolicy};
 use super::served_kinds::ApiDiscovery;
@@ -13,6 +14,7 @@ use ::kube::Client;
 use ::kube::client::ClientBuilder;
 use ::kube::config::Kubeconfig;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReviewSpec};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, OnceCell};
@@ -50,6 +52,8 @@ pub struct ClusterApi {
 pub(super) struct ClusterApiCache {
     helm: OnceCell<HelmProgram>,
     pub(super) served: Mutex<Option<Arc<ApiDiscovery>>>,
+    /// The known permissions of the account.
+    pub(super) reviews: Mutex<BTreeMap<AccessReview, bool>>,
 }
 
 /// A permission that the user has or lacks.

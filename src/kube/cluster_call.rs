@@ -33,6 +33,7 @@ impl ClusterWriter {
         stopped: CallStopFn<'_>,
     ) -> Result<String, KubeError> {
         self.check_lock()?;
+        self.looker.cluster.clear_reviews().await;
         if let ClusterCall::Job(job) = call {
             // A job has its own limits, and its objects are deleted after each of them.
             return self.run_job(job, secrets, say, stopped).await;

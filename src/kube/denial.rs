@@ -1,11 +1,12 @@
 //! Distinguishes a missing permission from a rejection by admission: the API answers both with 403, and its status has no typed
 //! reason that differs. So forge asks the API whether the account has the permission.
 
+use super::access_review::AccessReview;
 use super::request_error::ApiRequestError;
 use super::served_kinds::ApiCollection;
 use super::{ClusterApi, KubeError};
 use crate::object::ObjectId;
-use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::{SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 
 /// What the API says if the content of an object needs permissions beyond those on the object, for which it has no typed
 /// reason: `pkg/registry/rbac/validation` and `plugin/pkg/admission/gc` of Kubernetes.
@@ -49,20 +50,35 @@ impl ClusterApi {
         Ok(self.get_object(place, id).await?.is_none())
     }
 
+    /// Asks first for all names, then for this one: most roles name none, and one quota rejects many objects.
     async fn is_permitted(&self, place: &ApiCollection, id: &ObjectId, verb: &str) -> Result<bool, KubeError> {
-        let attributes = ResourceAttributes {
-            verb: Some(verb.to_owned()),
-            group: Some(place.group().to_owned()),
-            resource: Some(place.plural().to_owned()),
+        let review = |name: Option<&str>| AccessReview {
+            verb: verb.to_owned(),
+            group: place.group().to_owned(),
+            resource: place.plural().to_owned(),
             namespace: place.namespace_of(id).map(str::to_owned),
-            name: Some(id.name.clone()),
-            ..ResourceAttributes::default()
+            name: name.map(str::to_owned),
         };
+        Ok(self.review_once(review(None)).await? || self.review_once(review(Some(&id.name))).await?)
+    }
+
+    /// Returns the answer that the API gave before, if any.
+    async fn review_once(&self, review: AccessReview) -> Result<bool, KubeError> {
+        if let Some(allowed) = self.found.reviews.lock().await.get(&review) {
+            return Ok(*allowed);
+        }
         let spec = SelfSubjectAccessReviewSpec {
-            resource_attributes: Some(attributes),
+            resource_attributes: Some(review.to_attributes()),
             ..SelfSubjectAccessReviewSpec::default()
         };
-        self.review_access(spec).await
+        let allowed = self.review_access(spec).await?;
+        self.found.reviews.lock().await.insert(review, allowed);
+        Ok(allowed)
+    }
+
+    /// Forgets the known permissions: a change of the cluster may be one of a role.
+    pub(super) async fn clear_reviews(&self) {
+        self.found.reviews.lock().await.clear();
     }
 
     /// Asks the API whether the account may do something. Nothing is written.
@@ -80,20 +96,26 @@ impl ClusterApi {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::artifact::server::Server;
     use crate::kube::tests::{json_reply, start_api, status_reply};
     use serde_json::json;
 
     const QUOTA: &str = r#"configmaps "a" is forbidden: exceeded quota: rq"#;
 
-    /// Applies an object that does not exist, as an account with the permissions `verbs`. The API answers 403.
-    async fn apply_denied(verbs: &'static [&'static str]) -> ApiRequestError {
-        let (cluster, _server) = start_api(move |request| match (request.method.as_str(), request.path.as_str()) {
+    /// Opens an API that answers every apply of an object that does not exist with 403, for an account with the permissions
+    /// `verbs`.
+    async fn start_denying_api(verbs: &'static [&'static str]) -> (ClusterApi, Server) {
+        start_api(move |request| match (request.method.as_str(), request.path.as_str()) {
             ("POST", path) if path.contains("selfsubjectaccessreviews") => {
                 let review: crate::model::Value = serde_json::from_str(&request.body).unwrap();
                 let asked = &review["spec"]["resourceAttributes"];
                 assert_eq!(
-                    (&asked["group"], &asked["resource"], &asked["namespace"], &asked["name"]),
-                    (&json!(""), &json!("configmaps"), &json!("web"), &json!("a"))
+                    (&asked["group"], &asked["resource"], &asked["namespace"]),
+                    (&json!(""), &json!("configmaps"), &json!("web"))
+                );
+                assert!(
+                    asked["name"].is_null() || ["a", "b", "c"].iter().any(|name| asked["name"] == *name),
+                    "{asked}"
                 );
                 let allowed = verbs.contains(&asked["verb"].as_str().unwrap());
                 json_reply(201, &json!({ "metadata": {}, "spec": {}, "status": { "allowed": allowed } }))
@@ -101,15 +123,38 @@ mod tests {
             ("PATCH", _) => status_reply(403, QUOTA, json!({})),
             _ => status_reply(404, "not found", json!({})),
         })
-        .await;
+        .await
+    }
+
+    async fn apply_object(cluster: &ClusterApi, name: &str) -> ApiRequestError {
         let id = ObjectId {
             api_version: "v1".into(),
             kind: "ConfigMap".into(),
             namespace: Some("web".into()),
-            name: "a".into(),
+            name: name.into(),
         };
         let place = ApiCollection::new("v1", "configmaps", true);
         cluster.apply_object(&place, &id, &json!({}), true, true).await.unwrap_err()
+    }
+
+    async fn apply_denied(verbs: &'static [&'static str]) -> ApiRequestError {
+        let (cluster, _server) = start_denying_api(verbs).await;
+        apply_object(&cluster, "a").await
+    }
+
+    /// One quota rejects many objects: the permission is the same for all of them, until the run changes the cluster.
+    #[tokio::test]
+    async fn permissions_are_asked_for_once() {
+        let (cluster, server) = start_denying_api(&["patch", "create"]).await;
+        let reviews = || server.asked().iter().filter(|asked| asked.method == "POST").count();
+        for name in ["a", "b", "c"] {
+            let error = apply_object(&cluster, name).await;
+            assert!(matches!(error, ApiRequestError::Rejected(_)), "{name}: {error:?}");
+        }
+        assert_eq!(reviews(), 2);
+        cluster.clear_reviews().await;
+        apply_object(&cluster, "a").await;
+        assert_eq!(reviews(), 4);
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@
 //! Each request has a time limit. Nothing here prints.
 
 mod access;
+mod access_review;
 mod api;
 mod api_message;
 mod callbacks;
