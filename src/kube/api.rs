@@ -3,7 +3,7 @@
 use super::api_message::hide_quoted_objects;
 use super::cluster::ClusterApi;
 use super::error::KubeError;
-use super::request_error::ApiRequestError;
+use super::request_error::{ApiErrorCause, ApiRequestError};
 use super::served_kinds::ApiCollection;
 use crate::model::Value;
 use crate::object::ObjectId;
@@ -223,11 +223,15 @@ impl ClusterApi {
         match error {
             ::kube::Error::Api(status) if status.code != 401 => {
                 let causes = status.details.iter().flat_map(|details| &details.causes);
-                let causes = causes.map(|cause| (cause.field.clone(), cause.message.clone())).collect();
+                let causes = causes.map(|cause| ApiErrorCause {
+                    reason: cause.reason.clone(),
+                    field: cause.field.clone(),
+                    message: cause.message.clone(),
+                });
                 ApiRequestError::Said {
                     code: status.code,
                     message: hide_quoted_objects(&status.message).into_owned(),
-                    causes,
+                    causes: causes.collect(),
                 }
             }
             // serde may quote a value of a Secret.

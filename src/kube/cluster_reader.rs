@@ -12,7 +12,7 @@ use crate::object::{
 };
 use crate::object::{
     Redactor, find_added_fields, find_differences, find_order_differences, last_set_time, list_field_managers,
-    remove_pointers, restore_list_order,
+    remove_pointers, restore_list_order, restore_orders,
 };
 use crate::object::{find_status_lag, overlay_object, reveal_object, strip_server_fields};
 use crate::probe::{Probe, ProbeReading, ScriptAccount, UnansweredReason};
@@ -152,8 +152,8 @@ impl ClusterReader {
                 let read = loop {
                     let read = self.observe_object(id, want.as_ref(), served, listed, secrets).await;
                     let changed = match &read {
-                        // The API refuses to compare a version that is not the latest.
-                        Err(refusal) => refusal.has_code(409),
+                        // The API refuses to compare a version that is not the latest, or an object that is gone.
+                        Err(refusal) => refusal.has_code(409) || refusal.has_code(404),
                         Ok(read) => read.changed_meanwhile,
                     };
                     if !changed || reads == CHANGED_OBJECT_READS {
@@ -248,7 +248,8 @@ impl ClusterReader {
         let first = self.cluster.apply_object(place, id, want, false, true).await;
         let answer = match first {
             Err(ApiRequestError::Said { code: 409, causes, .. }) if !causes.is_empty() => {
-                info.conflicts = causes.iter().map(|(field, message)| parse_conflict(field, message, info)).collect();
+                info.conflicts =
+                    causes.iter().map(|cause| parse_conflict(&cause.field, &cause.message, info)).collect();
                 self.cluster.apply_object(place, id, want, true, true).await
             }
             other => other,
@@ -258,16 +259,18 @@ impl ClusterReader {
             Err(refusal) if refusal.has_code(404) && id.namespace.is_some() => Ok(ObjectDryRun::NoNamespace),
             // Then it is unknown whether the API would refuse the apply.
             Err(refusal) if refusal.is_dry_run_unsupported() => Ok(ObjectDryRun::Unsupported(refusal.api_message())),
-            Err(refusal @ ApiRequestError::Said { code: 400..=499, .. }) if !refusal.has_code(403) => {
+            Err(ApiRequestError::Rejected(message)) => Ok(ObjectDryRun::Rejected(message)),
+            Err(refusal) if refusal.is_verdict() && !refusal.has_code(403) => {
+                info.fixed = refusal.list_forbidden_fields();
                 Ok(ObjectDryRun::Refused(refusal.api_message()))
             }
-            Err(ApiRequestError::Rejected(message)) => Ok(ObjectDryRun::Rejected(message)),
             Err(refusal) => Err(refusal),
         }
     }
 
     /// Finds lists whose items are in another order than declared, and returns the object after the apply with their
-    /// declared order. An order that a dry run restores, such as that of a webhook, is not a difference.
+    /// declared order. An order that a dry run restores, such as that of a webhook, is not a difference, neither now nor
+    /// after the apply.
     async fn record_orders(
         &self,
         place: &ApiCollection,
@@ -279,29 +282,48 @@ impl ClusterReader {
     ) -> Result<Value, ApiRequestError> {
         let (mut ordered_live, mut ordered) = (raw.clone(), applied.clone());
         let mut found = restore_list_order(sent, &mut ordered_live);
-        let after = restore_list_order(sent, &mut ordered);
+        let mut new = restore_list_order(sent, &mut ordered);
+        let keep_changeable = |orders: &mut Vec<ListOrder>, restored: Vec<ListOrder>| {
+            orders.retain(|order| restored.iter().all(|restored| restored.field != order.field));
+        };
         if !found.is_empty() {
-            match self.cluster.replace_object(place, id, &ordered_live, true).await {
-                Ok(left) => {
-                    let kept = find_order_differences(sent, &left);
-                    found.retain(|order| kept.iter().all(|kept| kept.field != order.field));
-                    if found.is_empty() {
-                        return Ok(applied.clone());
-                    }
-                }
-                // The field is immutable.
-                Err(refusal) if refusal.has_code(422) => info.order_refused = Some(refusal.api_message()),
-                // Without the permission, or with a rejection, the apply fails with that answer.
-                Err(refusal @ ApiRequestError::Rejected(_)) => drop(refusal),
-                Err(refusal) if refusal.has_code(403) => {}
-                // The object changed meanwhile, or the API is busy or failed: nothing is known about the order.
-                Err(refusal) => return Err(refusal),
-            }
+            let (restored, refused) = self.dry_run_order(place, id, sent, &ordered_live).await?;
+            info.order_refused = refused;
+            keep_changeable(&mut found, restored.clone());
+            keep_changeable(&mut new, restored);
         }
-        let new = after.into_iter().filter(|order| found.iter().all(|known| known.field != order.field));
-        let new = new.map(|order| ListOrder { after_apply: true, ..order });
-        info.orders = found.iter().cloned().chain(new).collect();
-        Ok(ordered)
+        keep_changeable(&mut new, found.clone());
+        if !new.is_empty() {
+            let (restored, _) = self.dry_run_order(place, id, sent, &ordered).await?;
+            keep_changeable(&mut new, restored);
+        }
+        let new = new.into_iter().map(|order| ListOrder { after_apply: true, ..order });
+        info.orders = found.into_iter().chain(new).collect();
+        let mut becomes = applied.clone();
+        restore_orders(sent, &mut becomes, &info.orders);
+        Ok(becomes)
+    }
+
+    /// Returns the lists of an object in declared order that a dry run puts into another order, and why the API refuses
+    /// that order.
+    async fn dry_run_order(
+        &self,
+        place: &ApiCollection,
+        id: &ObjectId,
+        sent: &Value,
+        ordered: &Value,
+    ) -> Result<(Vec<ListOrder>, Option<String>), ApiRequestError> {
+        match self.cluster.replace_object(place, id, ordered, true).await {
+            Ok(left) => Ok((find_order_differences(sent, &left), None)),
+            // The field is immutable.
+            Err(refusal) if refusal.has_code(422) => Ok((Vec::new(), Some(refusal.api_message()))),
+            // Without the permission, or with a rejection, the apply fails with that answer.
+            Err(refusal) if refusal.has_code(403) || matches!(refusal, ApiRequestError::Rejected(_)) => {
+                Ok((Vec::new(), None))
+            }
+            // The object changed meanwhile, or the API is busy or failed: nothing is known about the order.
+            Err(refusal) => Err(refusal),
+        }
     }
 
     /// Finds fields that were added manually and can be removed, and returns their paths. Fields that a dry run restores
@@ -329,13 +351,20 @@ impl ClusterReader {
             }
             Err(refusal) => {
                 info.stuck = Some(refusal.api_message());
+                info.fixed = refusal.list_forbidden_fields();
                 if refusal.has_code(403) {
                     return Ok(Vec::new());
                 }
             }
         }
+        if let [(_, single)] = found.as_slice() {
+            info.refused.push(single.clone());
+            return Ok(Vec::new());
+        }
         // One field that cannot be removed must not hide the others.
         let mut paths = Vec::new();
+        info.untried = found.len().saturating_sub(MAX_SINGLE_REMOVALS);
+        info.fixed.clear();
         for (path, added) in found.into_iter().take(MAX_SINGLE_REMOVALS) {
             match self.dry_run_removal(place, id, raw, &[(path, added.clone())]).await? {
                 Ok(removable) => {
@@ -344,7 +373,10 @@ impl ClusterReader {
                         info.added.push(added);
                     }
                 }
-                Err(_) => info.refused.push(added),
+                Err(refusal) => {
+                    info.fixed.extend(refusal.list_forbidden_fields());
+                    info.refused.push(added);
+                }
             }
         }
         Ok(paths)
@@ -364,12 +396,9 @@ impl ClusterReader {
                 let gone = |(path, _): &&(FieldPath, AddedField)| path.find_value(&left) != path.find_value(raw);
                 Ok(Ok(found.iter().filter(gone).cloned().collect()))
             }
-            // The object changed since it was read.
-            Err(refusal) if refusal.has_code(409) => Err(refusal),
-            Err(
-                refusal @ (ApiRequestError::Said { .. } | ApiRequestError::Rejected(_) | ApiRequestError::Local(_)),
-            ) => Ok(Err(refusal)),
-            Err(away) => Err(away),
+            Err(refusal) if refusal.is_verdict() => Ok(Err(refusal)),
+            // The object changed since it was read, or the API is busy or failed: nothing is known about the fields.
+            Err(other) => Err(other),
         }
     }
 }

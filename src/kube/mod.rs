@@ -19,6 +19,8 @@ mod delete;
 mod deletion_blocker;
 mod denial;
 mod discovery;
+#[cfg(test)]
+mod dry_run_tests;
 mod error;
 mod error_status;
 mod evict;

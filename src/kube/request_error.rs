@@ -5,8 +5,8 @@ use super::error::KubeError;
 /// Why a request failed.
 #[derive(Clone, Debug)]
 pub(super) enum ApiRequestError {
-    /// The API refused: its status and message, and the fields it named, each with its message.
-    Said { code: u16, message: String, causes: Vec<(String, String)> },
+    /// The API refused: its status and message, and its causes.
+    Said { code: u16, message: String, causes: Vec<ApiErrorCause> },
     /// The API denied the request (403), although the account has the permission: a quota, limit, policy or webhook rejects
     /// it, with this message.
     Rejected(String),
@@ -16,7 +16,40 @@ pub(super) enum ApiRequestError {
     Away(KubeError),
 }
 
+/// One cause of a refusal: a `StatusCause` of the API.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ApiErrorCause {
+    /// A constant of the API: `FieldValueForbidden`.
+    pub reason: String,
+    pub field: String,
+    pub message: String,
+}
+
+/// The reason of a cause whose field must not be set or changed: `field.Forbidden` of the API's validation.
+const FORBIDDEN_FIELD: &str = "FieldValueForbidden";
+
+/// Statuses of the client's class that say nothing about the request: a timeout, an object that changed or is gone, and an
+/// API that is busy.
+const CODES_WITHOUT_VERDICT: [u16; 4] = [404, 408, 409, 429];
+
 impl ApiRequestError {
+    /// Reports whether the API judged the content of the request, or the account's permission for it. Another error says
+    /// nothing about either.
+    pub fn is_verdict(&self) -> bool {
+        match self {
+            Self::Said { code, .. } => (400..=499).contains(code) && !CODES_WITHOUT_VERDICT.contains(code),
+            Self::Rejected(_) => true,
+            Self::Local(_) | Self::Away(_) => false,
+        }
+    }
+
+    /// Returns the fields that the API forbids to change, according to its causes.
+    pub fn list_forbidden_fields(&self) -> Vec<String> {
+        let Self::Said { causes, .. } = self else { return Vec::new() };
+        let forbidden = causes.iter().filter(|cause| cause.reason == FORBIDDEN_FIELD);
+        forbidden.map(|cause| cause.field.trim_start_matches('.').to_owned()).collect()
+    }
+
     pub fn has_code(&self, wanted: u16) -> bool {
         matches!(self, Self::Said { code, .. } if *code == wanted)
     }
@@ -63,4 +96,22 @@ pub(super) fn local_request_error(message: &str) -> ApiRequestError {
 /// Returns the manager in a conflict message of the API: `conflict with "kubectl-edit" using apps/v1`.
 pub(super) fn parse_conflict_manager(message: &str) -> &str {
     message.split('"').nth(1).unwrap_or(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_or_failed_api_gives_no_verdict() {
+        let said = |code| ApiRequestError::Said { code, message: String::new(), causes: Vec::new() };
+        let verdicts: Vec<u16> = [400, 403, 404, 405, 408, 409, 415, 422, 429, 500, 503, 504]
+            .into_iter()
+            .filter(|code| said(*code).is_verdict())
+            .collect();
+        assert_eq!(verdicts, [400, 403, 405, 415, 422]);
+        assert!(ApiRequestError::Rejected(String::new()).is_verdict());
+        assert!(!ApiRequestError::Local(String::new()).is_verdict());
+        assert!(!ApiRequestError::Away(KubeError::new("")).is_verdict());
+    }
 }

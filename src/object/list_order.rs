@@ -33,20 +33,32 @@ pub(crate) fn find_order_differences(declared: &Value, object: &Value) -> Vec<Li
 /// have together: items of others stay where they are.
 pub(crate) fn restore_list_order(declared: &Value, object: &mut Value) -> Vec<ListOrder> {
     let mut found = Vec::new();
-    restore_below(declared, object, &mut FieldPath::default(), &mut found);
+    restore_below(declared, object, &mut FieldPath::default(), &|_| true, &mut found);
     found
 }
 
-fn restore_below(declared: &Value, object: &mut Value, path: &mut FieldPath, found: &mut Vec<ListOrder>) {
+/// Puts the declared items of these lists into their declared order.
+pub(crate) fn restore_orders(declared: &Value, object: &mut Value, lists: &[ListOrder]) {
+    let is_listed = |path: &FieldPath| lists.iter().any(|list| list.field == path.to_string());
+    restore_below(declared, object, &mut FieldPath::default(), &is_listed, &mut Vec::new());
+}
+
+fn restore_below(
+    declared: &Value,
+    object: &mut Value,
+    path: &mut FieldPath,
+    admits: &dyn Fn(&FieldPath) -> bool,
+    found: &mut Vec<ListOrder>,
+) {
     match (declared, object) {
         (Value::Object(declared), Value::Object(object)) => {
             for (key, declared) in declared {
                 let Some(below) = object.get_mut(key) else { continue };
                 path.push(PathStep::Key(key.clone()));
-                if ORDERED_LISTS.contains(&key.as_str()) {
+                if ORDERED_LISTS.contains(&key.as_str()) && admits(path) {
                     found.extend(restore_items(declared, below, path));
                 }
-                restore_below(declared, below, path, found);
+                restore_below(declared, below, path, admits, found);
                 path.pop();
             }
         }
@@ -56,7 +68,7 @@ fn restore_below(declared: &Value, object: &mut Value, path: &mut FieldPath, fou
                 let step = PathStep::item_named("name", name);
                 let Some(at) = step.find_index(object) else { continue };
                 path.push(step);
-                restore_below(item, &mut object[at], path, found);
+                restore_below(item, &mut object[at], path, admits, found);
                 path.pop();
             }
         }
@@ -121,6 +133,9 @@ mod tests {
             ]
         );
         assert_eq!(find_order_differences(&declared, &live), [], "it is in order now");
+        let mut live = pod(&["second", "first"], &["DIR", "BASE"]);
+        restore_orders(&declared, &mut live, &found[1..]);
+        assert_eq!(live, pod(&["second", "first"], &["BASE", "DIR"]), "only the listed one");
     }
 
     #[test]

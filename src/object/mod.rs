@@ -52,7 +52,7 @@ pub use image_name::{ImageName, find_mirror};
 pub use images::{collect_images, find_image_source, pair_image_sources};
 pub use job_call::{JobCall, JobGoal, JobLogRules};
 pub use list_order::ListOrder;
-pub(crate) use list_order::{find_order_differences, restore_list_order};
+pub(crate) use list_order::{find_order_differences, restore_list_order, restore_orders};
 pub(crate) use managed_fields::{
     find_added_fields, is_manual_manager, last_set_time, list_field_managers, remove_pointers,
 };

@@ -50,6 +50,12 @@ pub struct ObjectInfo {
     /// Fields that were added by hand and that the API refuses to remove.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<AddedField>,
+    /// The number of such fields beyond those that were tried one by one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub untried: usize,
+    /// Fields that the API forbids to change, according to the causes of its refusal: `data`, `immutable`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fixed: Vec<String>,
     /// Why fields that were added by hand cannot be removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stuck: Option<String>,
@@ -65,6 +71,10 @@ pub struct ObjectInfo {
     /// The conditions of the object's status; empty if it has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<ObjectCondition>,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// A manager that set fields of an object.

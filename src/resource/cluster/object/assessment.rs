@@ -51,8 +51,14 @@ const UNSUPPORTED_DRY_RUN_HINT: &str = "set `sideEffects: NoneOnDryRun` or `None
 /// The field by which a ConfigMap or Secret rejects every change of its data.
 const IMMUTABLE_POINTER: &str = "/immutable";
 
-fn is_immutable(live: &Value) -> bool {
-    live.pointer(IMMUTABLE_POINTER) == Some(&Value::Bool(true))
+/// The fields that the API forbids to change if it is set, as its causes name them.
+const FIXED_BY_IMMUTABLE: [&str; 3] = ["immutable", "data", "binaryData"];
+
+/// Reports whether the API refuses a change since the live object is immutable.
+fn is_refused_as_immutable(info: &ObjectInfo) -> bool {
+    let is_immutable =
+        info.live.as_ref().is_some_and(|live| live.pointer(IMMUTABLE_POINTER) == Some(&Value::Bool(true)));
+    is_immutable && info.fixed.iter().any(|field| FIXED_BY_IMMUTABLE.contains(&field.as_str()))
 }
 
 /// Kinds that decide whether the API accepts other objects. A change of one of them can end a rejection.
@@ -138,7 +144,7 @@ impl ObjectFindings {
             }
             Some(ObjectDryRun::Refused(words)) => {
                 let reason = format!("the API rejects {}: {words}", declared.id);
-                let hint = match info.live.as_ref().is_some_and(is_immutable) {
+                let hint = match is_refused_as_immutable(info) {
                     true => advise_new_object(&declared.id),
                     false => "fix the declaration of this object".to_owned(),
                 };
@@ -269,12 +275,18 @@ impl ObjectFindings {
             let (uid, fields) = (info.uid.clone(), info.former.clone());
             self.diff.note_former(FormerObject::Changed { id: id.clone(), uid, fields });
         }
-        if !fields.is_empty() {
+        let fields_differ = !fields.is_empty();
+        if fields_differ {
             self.reasons.push(describe_differing(id, &fields, &info.conflicts));
             self.diff.push(id, named, ObjectDifference::Fields { fields });
         }
         if !info.orders.is_empty() {
-            self.reasons.extend((!seen_orders.is_empty()).then(|| describe_orders(id, &seen_orders)));
+            let told = match (seen_orders.as_slice(), fields_differ) {
+                ([], true) => None,
+                ([], false) => Some(format!("an apply changes the order of {}", list_fields(&info.orders, id))),
+                _ => Some(describe_orders(id, &seen_orders)),
+            };
+            self.reasons.extend(told);
             self.diff.push(id, named, ObjectDifference::Order { lists: info.orders.clone() });
         }
         if let Some(words) = &info.order_refused {
@@ -294,18 +306,23 @@ impl ObjectFindings {
     /// Fields that were added by hand and cannot be removed. Most have no effect any more, or the API sets them itself; an
     /// object that was made immutable rejects every later change.
     fn add_stuck_fields(&mut self, id: &ObjectId, info: &ObjectInfo, words: &str) {
+        let untried = match info.untried {
+            0 => String::new(),
+            count => format!("; {count} others not tried"),
+        };
         match info.refused.iter().find(|added| added.pointer == IMMUTABLE_POINTER) {
-            Some(added) => {
+            Some(added) if is_refused_as_immutable(info) => {
                 let by = describe_added(id, std::slice::from_ref(added));
                 let reason = format!("{by}; the API does not remove it: {words}");
                 self.blocked.get_or_insert((BlockClass::Host, reason, advise_new_object(id)));
             }
-            None if info.refused.is_empty() => {
-                self.notes.push(format!("undeclared fields of {id} cannot be removed: {words}"));
+            _ if info.refused.is_empty() => {
+                self.notes.push(format!("undeclared fields of {id} cannot be removed: {words}{untried}"));
             }
-            None => {
+            _ => {
                 let fields: Vec<&str> = info.refused.iter().map(|added| added.field.as_str()).collect();
-                self.notes.push(format!("undeclared {} of {id} cannot be removed: {words}", fields.join(", ")));
+                let fields = fields.join(", ");
+                self.notes.push(format!("undeclared {fields} of {id} cannot be removed: {words}{untried}"));
             }
         }
     }
@@ -443,8 +460,12 @@ fn describe_differing(id: &ObjectId, fields: &[ObjectFieldChange], conflicts: &[
 }
 
 fn describe_orders(id: &ObjectId, lists: &[&ListOrder]) -> String {
-    let fields: Vec<&str> = lists.iter().map(|list| list.field.as_str()).collect();
-    format!("the order of {} in {id} differs", fields.join(", "))
+    format!("the order of {} differs", list_fields(lists.iter().copied(), id))
+}
+
+fn list_fields<'l>(lists: impl IntoIterator<Item = &'l ListOrder>, id: &ObjectId) -> String {
+    let fields: Vec<&str> = lists.into_iter().map(|list| list.field.as_str()).collect();
+    format!("{} in {id}", fields.join(", "))
 }
 
 /// Returns how a difference that the API does not repair is ended.
