@@ -191,6 +191,7 @@ mod tests {
             title: name.into(),
             result,
             hint: None,
+            check: None,
             changes: Vec::new(),
             took: Default::default(),
             place: String::new(),

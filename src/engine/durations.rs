@@ -87,6 +87,7 @@ mod tests {
             title: "".into(),
             result,
             hint: None,
+            check: None,
             changes: Vec::new(),
             took: Duration::from_millis(ms),
             place: String::new(),

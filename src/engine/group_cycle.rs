@@ -262,6 +262,7 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
                     complete_stale_result(result, &ruling.judgement, work.results.reports(), observed);
                 reports.push(StepReport {
                     hint: ruling.judgement.hint.clone(),
+                    check: plan::find_step_check(&case, turn, &ruling).filter(|_| is_pending(&result)),
                     changes,
                     ..report_instance(&case, turn, result)
                 });
@@ -316,11 +317,14 @@ impl<'h, 'r> GroupCycle<'h, 'r> {
         let shared = self.work.run.board.shared_values();
         let Some(case) = self.work.view.context(&shared) else { return Vec::new() };
         let turns = case.expand_local_steps();
-        let judged = |due: &DueStep| {
+        let build = |(due, acted): (&DueStep, &ExecutedAction)| {
             let turn = turns.iter().find(|turn| turn.expanded.id == due.id);
-            turn.map(|turn| plan::assess_step(&case, turn, &turns, &StepPredictions::default()))
+            let ruling = turn.map(|turn| plan::assess_step(&case, turn, &turns, &StepPredictions::default()));
+            let check = turn.zip(ruling.as_ref()).and_then(|(turn, ruling)| plan::find_step_check(&case, turn, ruling));
+            let report = self.build_step_report(due, acted, ruling);
+            StepReport { check: check.filter(|_| is_pending(&report.result)), ..report }
         };
-        due.iter().zip(acted).map(|(turn, acted)| self.build_step_report(turn, acted, judged(turn))).collect()
+        due.iter().zip(acted).map(build).collect()
     }
 
     fn build_step_report(&self, turn: &DueStep, acted: &ExecutedAction, ruling: Option<StepAssessment>) -> StepReport {
@@ -502,12 +506,17 @@ impl SiblingPredictions {
     }
 }
 
+fn is_pending(result: &StepResult) -> bool {
+    matches!(result, StepResult::Pending { .. })
+}
+
 fn report_instance(case: &HostContext<'_>, turn: &StepInstance<'_>, result: StepResult) -> StepReport {
     StepReport {
         id: turn.expanded.id.clone(),
         title: plan::step_title(turn),
         result,
         hint: None,
+        check: None,
         changes: Vec::new(),
         took: Duration::ZERO,
         place: case.ground.project.format_step_place(turn.step.span),
@@ -520,6 +529,7 @@ fn report_due_step(turn: &DueStep, result: StepResult) -> StepReport {
         title: turn.title.clone(),
         result,
         hint: None,
+        check: None,
         changes: turn.changes.clone(),
         took: Duration::ZERO,
         place: turn.place.clone(),

@@ -167,6 +167,7 @@ fn apply_journal_event(entry: &JournalEntry, hosts: &mut IndexMap<HostName, Host
                 title: title.clone(),
                 result: result.clone(),
                 hint: None,
+                check: None,
                 changes: changes.clone(),
                 took: *took,
                 place: String::new(),

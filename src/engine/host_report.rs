@@ -65,6 +65,7 @@ pub(super) fn report_as_planned(step: &StepPlan) -> StepReport {
         title: step.title.clone(),
         result,
         hint: step.hint.clone(),
+        check: step.check.clone().filter(|_| step.verdict == StepVerdict::Pending),
         changes: Vec::new(),
         took: Default::default(),
         place: step.place.to_string(),

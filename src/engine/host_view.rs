@@ -93,7 +93,7 @@ impl<'r> HostView<'r> {
         };
         let place = case.ground.project.format_step_place(turn.step.span);
         let (changes, took) = (Vec::new(), Duration::ZERO);
-        Some(StepReport { id: id.clone(), title: title.into(), result, hint: None, changes, took, place })
+        Some(StepReport { id: id.clone(), title: title.into(), result, hint: None, check: None, changes, took, place })
     }
 
     /// Evaluates steps of this host.

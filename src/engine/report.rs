@@ -104,6 +104,9 @@ pub struct StepReport {
     /// How to fix it, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// The check that says that its change is not effective yet, if it is pending and a check says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<Box<CheckRun>>,
     /// Attributes that differed when its turn came, observed and desired; empty if none did.
     pub changes: Vec<AttributeChange>,
     /// Duration of its actions; 0 if it did not run. Steps that ran in one script each have the duration of the script.

@@ -326,6 +326,7 @@ fn assess_effectiveness(case: &HostContext<'_>, turn: &StepInstance<'_>, configu
     );
     let pending = |basis| Assessment {
         verdict: StepVerdict::Pending,
+        hint: advise_activation(&effective.by),
         ..Assessment::ok(format!("needs {}", effective.by.join(" or ")), basis)
     };
     match judged {
@@ -343,6 +344,26 @@ fn assess_effectiveness(case: &HostContext<'_>, turn: &StepInstance<'_>, configu
                 Assessment { basis: configured.basis, ..unknown_assessment(&format!("effective state unknown: {why}")) }
             }
         },
+    }
+}
+
+/// Returns what the user does to make a change effective. `None` if forge does so itself in the host's window, or with an
+/// apply that may reboot.
+fn advise_activation(by: &[String]) -> Option<String> {
+    let (mut restart, mut login) = (false, false);
+    for way in by {
+        match way.as_str() {
+            "restart" => restart = true,
+            "login" => login = true,
+            _ => return None,
+        }
+    }
+    match (restart, login) {
+        (true, _) => {
+            Some("restart the service when its work allows it: forge does not restart it for this step".to_owned())
+        }
+        (false, true) => Some("log in again: sessions and services keep what they started with".to_owned()),
+        (false, false) => None,
     }
 }
 

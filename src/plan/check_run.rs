@@ -3,6 +3,7 @@
 use super::assessment::StepAssessment;
 use super::host_context::{HostContext, StepInstance};
 use super::model::CheckRun;
+use super::required_probes::build_effective_probe;
 use crate::model::{SecretStore, StepVerdict, UntrustedText};
 use crate::probe::{Probe, ProbeReading};
 
@@ -20,15 +21,22 @@ pub(super) fn read_check_run(case: &HostContext<'_>, probe: &Probe) -> Option<Ch
     })
 }
 
-/// Returns the run of the check that reports the change of a step. `None` if the change is only predicted, because an
-/// earlier step may change what the check says.
+/// Returns the run of the check that reports the change of a step, or that its change is not effective yet. `None` if the
+/// change is only predicted, because an earlier step may change what the check says.
 pub fn find_step_check(
     case: &HostContext<'_>,
     turn: &StepInstance<'_>,
     ruling: &StepAssessment,
 ) -> Option<Box<CheckRun>> {
     let judged = &ruling.judgement;
-    if judged.verdict != StepVerdict::Change || judged.predicted || ruling.until.is_some() {
+    if judged.predicted || ruling.until.is_some() {
+        return None;
+    }
+    if judged.verdict == StepVerdict::Pending {
+        let run = read_check_run(case, &build_effective_probe(case, turn)?);
+        return run.filter(|run| run.status != 0).map(Box::new);
+    }
+    if judged.verdict != StepVerdict::Change {
         return None;
     }
     let probe = turn.expanded.state.as_resource()?.failed_check(&case.seen.observation)?;

@@ -273,6 +273,7 @@ pub fn step_report(step: &str, result: StepResult) -> StepReport {
         title: step.into(),
         result,
         hint: None,
+        check: None,
         changes: Vec::new(),
         took: Duration::from_millis(2_100),
         place: "recipes/base.yaml:7:5".into(),

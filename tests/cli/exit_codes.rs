@@ -51,7 +51,7 @@ fn subsets<T: Copy>(all: &[T], check: impl Fn(&[T])) {
 
 fn step(result: StepResult) -> StepReport {
     let (id, took) = (StepId::new("r", "s"), Duration::ZERO);
-    StepReport { id, title: "t".into(), result, hint: None, changes: vec![], took, place: String::new() }
+    StepReport { id, title: "t".into(), result, hint: None, check: None, changes: vec![], took, place: String::new() }
 }
 
 fn verify(result: VerifyResult) -> VerifyReport {

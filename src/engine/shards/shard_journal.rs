@@ -30,6 +30,7 @@ impl ShardJournal {
                     title: title.clone(),
                     result: result.clone(),
                     hint: None,
+                    check: None,
                     changes: changes.clone(),
                     took: *took,
                     place: String::new(),

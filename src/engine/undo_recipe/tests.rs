@@ -296,6 +296,7 @@ fn past_run() -> PastRun {
         title: name.into(),
         result,
         hint: None,
+        check: None,
         changes: Vec::new(),
         took: std::time::Duration::from_millis(took),
         place: String::new(),

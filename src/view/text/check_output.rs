@@ -70,6 +70,14 @@ impl<'a> CheckOutput<'a> {
     }
 }
 
+/// Returns the lines of an output below a problem, each after a line break.
+pub fn describe_output(printed: CheckOutput<'_>) -> String {
+    let mut lines = Vec::new();
+    // Writing to memory does not fail.
+    let _ = printed.write_lines(&mut lines);
+    format!("\n{}", String::from_utf8_lossy(&lines).trim_end_matches('\n'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,12 +1,13 @@
 //! Problems of a run, each once with all affected hosts.
 
-use super::check_output::{self, describe_check};
+use super::check_output::{self, CheckOutput, describe_check, describe_output};
 use super::shared_lines::format_hosts;
 use crate::acceptance::TestVerdict;
 use crate::engine::{
     HostReport, NotUndoneChange, ReturnTest, RunReport, StepFailure, StepReport, StepResult, VerifyReport, VerifyResult,
 };
 use crate::model::{HostName, HostOutcome, UntrustedText};
+use crate::plan::CheckRun;
 use crate::view::style::{BAD, DIM, HEAD, UNKNOWN, paint};
 use crate::view::{escape, formatting};
 use anstyle::Style;
@@ -77,6 +78,8 @@ type ProblemGroups<'a> = IndexMap<(ProblemKind, String, Option<(&'a UntrustedTex
 struct SharedProblem<'a> {
     hosts: Vec<&'a HostName>,
     verify: Option<&'a VerifyReport>,
+    /// The check of a pending step.
+    step_check: Option<&'a CheckRun>,
     test: Option<&'a ReturnTest>,
     /// Whether the check or the test printed something else on some of them.
     differs: bool,
@@ -104,6 +107,10 @@ fn write_problem(sort: ProblemKind, text: &str, shared: &SharedProblem<'_>, out:
         let shown_for = shared.hosts.first().copied().filter(|_| shared.differs);
         text = append_location(text + &describe_check(verify.check.as_ref(), shown_for), &verify.place);
     }
+    if let Some(check) = shared.step_check.filter(|check| !check.output.is_empty()) {
+        let shown_for = shared.hosts.first().copied().filter(|_| shared.differs);
+        text += &describe_output(CheckOutput { text: check.output.raw(), shown_for });
+    }
     if let Some(test) = shared.test {
         text += &describe_outputs(test, shared.hosts.first().copied().filter(|_| shared.differs));
     }
@@ -116,17 +123,25 @@ fn collect_problems(report: &RunReport) -> ProblemGroups<'_> {
     for host in &report.hosts {
         let of_host = host_problem(host).into_iter().chain(skipped_steps(host)).chain(skipped_verifications(host));
         let of_host = of_host.chain(host.not_undone.iter().map(describe_left_change));
-        let of_steps = of_host.chain(host.steps.iter().filter_map(step_problem));
-        let of_verify = host.verify.iter().filter_map(|verify| Some((verify_problem(verify)?, Some(verify))));
-        for ((sort, text), verify) in of_steps.map(|problem| (problem, None)).chain(of_verify) {
-            let check = verify.and_then(|verify| verify.check.as_ref());
-            let new = || SharedProblem { hosts: Vec::new(), verify, test: None, differs: false };
+        let of_steps = host.steps.iter().filter_map(|step| Some((step_problem(step)?, None, step.check.as_deref())));
+        let of_verify = host.verify.iter().filter_map(|verify| Some((verify_problem(verify)?, Some(verify), None)));
+        for ((sort, text), verify, step_check) in
+            of_host.map(|problem| (problem, None, None)).chain(of_steps).chain(of_verify)
+        {
+            let check = verify.and_then(|verify| verify.check.as_ref()).or(step_check);
+            let new = || SharedProblem { hosts: Vec::new(), verify, step_check, test: None, differs: false };
             let shared = problems.entry((sort, text, check_output::check_identity(check))).or_insert_with(new);
             shared.hosts.push(&host.host);
-            shared.differs |= shared.verify.and_then(|first| first.check.as_ref()) != check;
+            shared.differs |= shared.verify.and_then(|first| first.check.as_ref()).or(shared.step_check) != check;
         }
         for (test, text) in host.return_tests.iter().filter_map(|test| Some((test, describe_return_test(test)?))) {
-            let new = || SharedProblem { hosts: Vec::new(), verify: None, test: Some(test), differs: false };
+            let new = || SharedProblem {
+                hosts: Vec::new(),
+                verify: None,
+                step_check: None,
+                test: Some(test),
+                differs: false,
+            };
             let shared = problems.entry((ProblemKind::ReturnTest, text, None)).or_insert_with(new);
             shared.hosts.push(&host.host);
             shared.differs |= shared.test.is_some_and(|first| first.outputs != test.outputs);

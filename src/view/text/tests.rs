@@ -258,6 +258,22 @@ fn stale_step_shows_its_diff() {
     assert!(shown.contains(diff), "{shown}");
 }
 
+/// Each host's own line is not needed to see why it waits.
+#[test]
+fn pending_step_shows_what_its_check_printed() {
+    let pending = |host: &str, printed: &str| {
+        let result = crate::engine::StepResult::Pending { reason: "needs restart".into() };
+        let check = crate::plan::CheckRun { command: "look".into(), status: 1, output: printed.into() };
+        let step = crate::engine::StepReport { check: Some(Box::new(check)), ..sample::step_report("limit", result) };
+        sample::host_report(host, vec![step], vec![])
+    };
+    let hosts = vec![pending("a", "process 812 has the old limit"), pending("b", "process 9 has the old limit")];
+    let shown = render_report(&sample::report("apply", hosts));
+    let printed =
+        "    needs restart\n    the check on a printed:\n      | process 812 has the old limit\n    on a, b\n";
+    assert!(shown.contains(printed), "{shown}");
+}
+
 fn sample_facts() -> Vec<ObservedHost> {
     let host = |name: &str, kernel: &str| {
         let mut seen = ObservedHost::from_observation(&sample::host(name), Default::default(), 1);
