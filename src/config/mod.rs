@@ -98,7 +98,7 @@ pub use recipe_declaration::{
     DuringRequirement, FailurePattern, HostBarrier, ParamType, Recipe, RecipeEdge, RecipeParam, RecipeRule, RecipeStep,
     RecipeVerification, SourceExpr, StackUse, StepActivation, StepExport, VerifyTarget,
 };
-pub use recipe_reads::list_read_exports;
+pub use recipe_reads::{list_read_exports, list_recipes_read_by};
 pub use rollout::{NodeDrain, NodeReturnCondition, RebootPolicy, ResourceOffer, RolloutHours, RolloutPolicy};
 pub use schema::{inventory_schema, recipe_schema};
 pub use slow_causes::SlowQuestions;

@@ -5,7 +5,7 @@ use super::instances::RecipeLibrary;
 use super::recipe_requirement::RecipeRequirement;
 use super::template::{ProgramCache, TemplateForm, TemplateRead, TemplateRoot};
 use super::template_list::{list_rule_templates, list_step_templates, list_verify_templates};
-use super::{Project, Recipe, RecipeStep};
+use super::{Project, Recipe, RecipeStep, RecipeVerification};
 use crate::diag::Span;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -39,6 +39,19 @@ pub(super) fn find_read_parameters(recipe: &Recipe, project: &Project) -> Vec<Re
         }
     }
     needs
+}
+
+/// Returns the recipes whose parameters or exports a verification reads.
+pub fn list_recipes_read_by(verify: &RecipeVerification, project: &Project) -> BTreeSet<String> {
+    let mut recipes = BTreeSet::new();
+    for (text, form, _) in locate_templates(list_verify_templates(verify)) {
+        if let Ok(program) = project.programs.get(&text, form).as_ref() {
+            let is_other = |root: TemplateRoot| matches!(root, TemplateRoot::Recipes | TemplateRoot::Exports);
+            let reads = program.reads().iter().filter(|read| is_other(read.root));
+            recipes.extend(reads.filter_map(|read| read.path.first().cloned()));
+        }
+    }
+    recipes
 }
 
 /// Returns the recipes and names of the exports that a recipe reads.

@@ -131,17 +131,13 @@ impl HostDriftCollector<'_, '_> {
         // Most of ten thousand hosts match; nothing more is evaluated for them.
         let quiet = self.plan.steps.iter().all(|step| step.verdict.is_settled() && step.envelope.is_none());
         let turns = if quiet { Vec::new() } else { case.expand_local_steps() };
-        for step in &self.plan.steps {
-            self.check_step(case, &turns, step);
-        }
-        let as_applied = plan::list_recipes_as_applied(case, &turns, self.plan);
+        self.plan.steps.iter().for_each(|step| self.check_step(case, &turns, step));
+        let changed = plan::list_changed_recipes(case, &turns, self.plan);
         for verify in &self.plan.verify {
-            let judged = self.reassess_verification(case, &as_applied, verify);
+            let judged = self.reassess_verification(case, &changed, verify);
             self.check_verification(case, judged.as_ref().unwrap_or(verify));
         }
-        for left in &self.plan.undeclared {
-            self.add_undeclared(case, left);
-        }
+        self.plan.undeclared.iter().for_each(|left| self.add_undeclared(case, left));
         if let Some(why) = case.seen.records_failure().filter(|_| !case.host.name.is_cluster()) {
             self.add_unread_records(case, &why);
         }
@@ -436,20 +432,24 @@ impl HostDriftCollector<'_, '_> {
         }
     }
 
-    /// Evaluates a verification with the observed answers if only ignored findings keep it waiting, or if its recipe is
-    /// declared as it was applied: then the host changed since, and one change must not hide another.
+    /// Evaluates a verification with the observed answers if only ignored findings keep it waiting, or if its recipe and
+    /// those that it reads are declared as applied: then the host changed since, and one change must not hide another.
     fn reassess_verification(
         &self,
         case: &HostContext<'_>,
-        as_applied: &BTreeSet<&str>,
+        changed: &BTreeSet<&str>,
         verify: &VerifyPlan,
     ) -> Option<VerifyPlan> {
-        if !self.has_open_step(&verify.recipe) {
-            return plan::assess_waiting_verification(case, verify);
+        if verify.verdict != StepVerdict::Pending || plan::reads_recipes(case, verify, changed) {
+            return None;
         }
-        let judged = as_applied.contains(&*verify.recipe).then(|| plan::assess_waiting_verification(case, verify))?;
+        let has_open_step = self.has_open_step(&verify.recipe);
+        if has_open_step && changed.contains(&*verify.recipe) {
+            return None;
+        }
+        let judged = plan::assess_waiting_verification(case, verify);
         // What cannot be asked now, such as a stopped service, can be once the steps match.
-        judged.filter(|judged| judged.verdict != StepVerdict::Unknown)
+        judged.filter(|judged| !has_open_step || judged.verdict != StepVerdict::Unknown)
     }
 
     /// Reports whether a step of the recipe differs on this host without being ignored, or could not be evaluated.

@@ -98,19 +98,21 @@ fn verify_host(
 }
 
 /// Returns the verifications of a host by its observation. Those of a recipe whose declaration differs from the host
-/// wait: they are about the state after an apply. If only the host changed, they are about that change.
+/// wait, and those that read such a recipe: they are about the state after an apply. If only the host changed, they are about that change.
 fn assess_verifications(case: &HostContext<'_>, plan: &HostPlan) -> Vec<VerifyPlan> {
     if plan.verify.iter().all(|verify| verify.verdict != StepVerdict::Pending) {
         return plan.verify.iter().cloned().collect();
     }
     let turns = case.expand_local_steps();
-    let as_applied = plan::list_recipes_as_applied(case, &turns, plan);
-    let judge = |verify: &VerifyPlan| match as_applied.contains(&*verify.recipe) {
-        // What cannot be asked now, such as a stopped service, can be once the steps match.
-        true => plan::assess_waiting_verification(case, verify)
-            .filter(|judged| judged.verdict != StepVerdict::Unknown)
-            .unwrap_or_else(|| verify.clone()),
-        false => verify.clone(),
+    let changed = plan::list_changed_recipes(case, &turns, plan);
+    let judge = |verify: &VerifyPlan| {
+        match changed.contains(&*verify.recipe) || plan::reads_recipes(case, verify, &changed) {
+            true => verify.clone(),
+            // What cannot be asked now, such as a stopped service, can be once the steps match.
+            false => plan::assess_waiting_verification(case, verify)
+                .filter(|judged| judged.verdict != StepVerdict::Unknown)
+                .unwrap_or_else(|| verify.clone()),
+        }
     };
     plan.verify.iter().map(judge).collect()
 }

@@ -106,7 +106,7 @@ pub use unmet_dependency::{DependencyShortfall, UnmetDependency};
 pub use unreadable_records::list_unreadable_records;
 pub use verify::{
     adjust_for_pending, assess_verification, assess_waiting_verification, build_check_run, find_failed_verification,
-    lacks_export, list_recipes_as_applied,
+    lacks_export, list_changed_recipes, reads_recipes,
 };
 pub use window::{
     HostWindow, PlannedReboot, StepStage, WINDOW_MARK, WindowStop, declared_running_unit, explain_unopened_window,

@@ -8,30 +8,33 @@ use super::model::{CheckRun, HostPlan, StepPlan, VerifyPlan};
 use super::required_probes::{build_check_probe, verify_probe_id};
 use crate::config::{
     ConditionOutcome, ExpansionInputs, ExpansionState, ExportedValues, FactSource, PendingInput, RecipeInstance,
-    RecipeVerification, VerifyTarget,
+    RecipeVerification, VerifyTarget, list_recipes_read_by,
 };
 use crate::model::{StepVerdict, Value};
 use crate::probe::{ObjectsQuery, Probe, ProbeReading};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Evaluates the `verify` entries of every recipe of a host. They stay pending for a recipe with steps that do not
-/// match.
+/// match, and if they read parameters or exports of such a recipe.
 pub(super) fn assess_verifications(case: &HostContext<'_>, steps: &[StepPlan]) -> Vec<VerifyPlan> {
     let mut list = Vec::new();
+    // A note of the package manager changes nothing that a verification reads.
+    let is_note = |s: &StepPlan| s.verdict == StepVerdict::Change && s.notes_only;
+    let open: Vec<&StepPlan> = steps.iter().filter(|s| !s.verdict.is_settled() && !is_note(s)).collect();
     for instance in case.instances().iter().filter(|i| !i.absent) {
         let name = &instance.recipe.name;
         if !case.ground.filter.admits_recipe(name) {
             continue;
         }
-        // A note of the package manager changes nothing that a verification reads.
-        let is_note = |s: &StepPlan| s.verdict == StepVerdict::Change && s.notes_only;
-        let unsettled = |s: &&StepPlan| *s.id.recipe == **name && !s.verdict.is_settled() && !is_note(s);
-        let pending = |s: &&StepPlan| s.verdict == StepVerdict::Pending;
-        let stops = steps.iter().filter(unsettled).find(|step| !pending(step));
-        let pending = steps.iter().filter(unsettled).find(pending).map(|step| step.id.to_string());
+        let (own, others): (Vec<&StepPlan>, Vec<&StepPlan>) =
+            open.iter().copied().partition(|step| *step.id.recipe == **name);
         for verify in instance.recipe.verify.iter().filter(|v| case.ground.filter.admits_level(v.level)) {
-            let judged = match stops {
+            let awaited = own.iter().copied().chain(list_read_steps(case, verify, &own, &others));
+            let (pending, stops): (Vec<&StepPlan>, Vec<&StepPlan>) =
+                awaited.partition(|step| step.verdict == StepVerdict::Pending);
+            let pending = pending.first().map(|step| step.id.to_string());
+            let judged = match stops.first() {
                 Some(_) if is_excluded(case, instance, verify) => {
                     (StepVerdict::NotApplicable, "`when` is false".to_owned())
                 }
@@ -55,6 +58,21 @@ pub(super) fn assess_verifications(case: &HostContext<'_>, steps: &[StepPlan]) -
     list
 }
 
+/// Returns those of `others`, the steps of other recipes that do not match, whose recipe the verification reads. What it
+/// reads is only looked up if its own recipe does not hold it back.
+fn list_read_steps<'s>(
+    case: &HostContext<'_>,
+    verify: &RecipeVerification,
+    own: &[&StepPlan],
+    others: &[&'s StepPlan],
+) -> Vec<&'s StepPlan> {
+    if others.is_empty() || own.iter().any(|step| step.verdict != StepVerdict::Pending) {
+        return Vec::new();
+    }
+    let read = list_recipes_read_by(verify, case.ground.project);
+    others.iter().copied().filter(|step| read.contains(&*step.id.recipe)).collect()
+}
+
 /// Reports whether the condition of a verification is false whatever the host reports: no step of the plan changes that.
 fn is_excluded(case: &HostContext<'_>, instance: &Arc<RecipeInstance>, verify: &RecipeVerification) -> bool {
     let declared = ExpansionInputs { facts: FactSource::NotYet, exports: &ExportedValues::new() };
@@ -71,20 +89,38 @@ pub fn adjust_for_pending(pending: Option<&str>, judged: (StepVerdict, String)) 
     }
 }
 
-/// Returns the recipes of which each step that does not match is declared as the host's record says it was applied: the
-/// host changed since, and not the declaration. What their verifications read now is part of that change.
-pub fn list_recipes_as_applied<'s>(
+/// Returns the recipes with a pending step, or with one that does not match and is not declared as the host's record says
+/// it was applied. In each other recipe, the host changed and not the declaration: what its verifications read now is part
+/// of that change.
+pub fn list_changed_recipes<'s>(
     case: &HostContext<'_>,
     turns: &[StepInstance<'_>],
     plan: &'s HostPlan,
 ) -> BTreeSet<&'s str> {
-    let mut recipes = BTreeMap::new();
+    let mut recipes = BTreeSet::new();
     for step in plan.steps.iter().filter(|step| !step.verdict.is_settled()) {
         let turn = turns.iter().find(|turn| turn.expanded.id == step.id);
-        let as_applied = step.verdict != StepVerdict::Pending && turn.is_some_and(|turn| is_as_applied(case, turn));
-        *recipes.entry(&*step.id.recipe).or_insert(true) &= as_applied;
+        let as_applied = || turn.is_some_and(|turn| is_as_applied(case, turn));
+        if !recipes.contains(&*step.id.recipe) && (step.verdict == StepVerdict::Pending || !as_applied()) {
+            recipes.insert(&*step.id.recipe);
+        }
     }
-    recipes.into_iter().filter_map(|(recipe, as_applied)| as_applied.then_some(recipe)).collect()
+    recipes
+}
+
+/// Reports whether a verification reads parameters or exports of one of these recipes.
+pub fn reads_recipes(case: &HostContext<'_>, verify: &VerifyPlan, recipes: &BTreeSet<&str>) -> bool {
+    let declared = find_declaration(case, verify).filter(|_| !recipes.is_empty());
+    let read = declared.map(|(_, declared)| list_recipes_read_by(declared, case.ground.project)).unwrap_or_default();
+    read.iter().any(|recipe| recipes.contains(recipe.as_str()))
+}
+
+fn find_declaration<'c>(
+    case: &'c HostContext<'_>,
+    verify: &VerifyPlan,
+) -> Option<(&'c Arc<RecipeInstance>, &'c RecipeVerification)> {
+    let instance = case.instances().iter().find(|instance| instance.recipe.name == verify.recipe)?;
+    Some((instance, instance.recipe.verify.iter().find(|declared| declared.name == verify.name)?))
 }
 
 fn is_as_applied(case: &HostContext<'_>, turn: &StepInstance<'_>) -> bool {
@@ -99,8 +135,7 @@ pub fn assess_waiting_verification(case: &HostContext<'_>, verify: &VerifyPlan) 
     if verify.verdict != StepVerdict::Pending || case.seen.missing.is_some() {
         return None;
     }
-    let instance = case.instances().iter().find(|instance| instance.recipe.name == verify.recipe)?;
-    let declared = instance.recipe.verify.iter().find(|declared| declared.name == verify.name)?;
+    let (instance, declared) = find_declaration(case, verify)?;
     let (verdict, reason) = assess_verification(case, instance, declared);
     let check = build_check_run(case, instance, declared, verdict);
     (verdict != StepVerdict::Pending).then(|| VerifyPlan { verdict, reason: reason.into(), check, ..verify.clone() })

@@ -19,7 +19,7 @@ verify:
   - { name: readable, check: 'test -r @root/page' }
 ";
 
-fn drift_project() -> SimulatedProject {
+pub(super) fn drift_project() -> SimulatedProject {
     SimulatedProject::new(1, "apply:\n  - { recipe: base, on: all }\n", &[("base", BASE)])
 }
 
@@ -397,7 +397,7 @@ fn verification_is_evaluated_unless_its_recipe_changed() {
     assert!(matches!(results["readable"], VerifyResult::Skipped { .. }), "{results:?}");
 }
 
-fn list_verify_results(report: &RunReport) -> BTreeMap<String, VerifyResult> {
+pub(super) fn list_verify_results(report: &RunReport) -> BTreeMap<String, VerifyResult> {
     report.hosts[0].verify.iter().map(|one| (one.name.clone(), one.result.clone())).collect()
 }
 

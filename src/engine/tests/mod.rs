@@ -4,6 +4,7 @@ mod across;
 mod artifacts;
 mod booted;
 mod drift;
+mod drift_undecided;
 mod edges;
 mod exports;
 mod faults;
