@@ -360,7 +360,7 @@ fn advise_activation(by: &[String]) -> Option<String> {
     }
     match (restart, login) {
         (true, _) => {
-            Some("restart the service when its work allows it: forge does not restart it for this step".to_owned())
+            Some("restart the service when its work allows it, unless a later step does (`restart_on`)".to_owned())
         }
         (false, true) => Some("log in again: sessions and services keep what they started with".to_owned()),
         (false, false) => None,
