@@ -432,8 +432,8 @@ impl HostDriftCollector<'_, '_> {
         }
     }
 
-    /// Evaluates a verification with the observed answers if only ignored findings keep it waiting, or if its recipe and
-    /// those that it reads are declared as applied: then the host changed since, and one change must not hide another.
+    /// Evaluates a verification with the observed answers if only ignored findings keep it waiting, or if its recipe
+    /// and those that it reads are declared as applied: the host changed since, and one change must not hide another.
     fn reassess_verification(
         &self,
         case: &HostContext<'_>,

@@ -98,7 +98,8 @@ fn verify_host(
 }
 
 /// Returns the verifications of a host by its observation. Those of a recipe whose declaration differs from the host
-/// wait, and those that read such a recipe: they are about the state after an apply. If only the host changed, they are about that change.
+/// wait, and those that read such a recipe: they are about the state after an apply. If only the host changed, they are
+/// about that change.
 fn assess_verifications(case: &HostContext<'_>, plan: &HostPlan) -> Vec<VerifyPlan> {
     if plan.verify.iter().all(|verify| verify.verdict != StepVerdict::Pending) {
         return plan.verify.iter().cloned().collect();

@@ -269,8 +269,8 @@ impl ClusterReader {
     }
 
     /// Finds lists whose items are in another order than declared, and returns the object after the apply with their
-    /// declared order. An order that a dry run restores, such as that of a webhook, is not a difference, neither now nor
-    /// after the apply.
+    /// declared order. An order that a dry run restores, such as that of a webhook, is not a difference, neither now
+    /// nor after the apply.
     async fn record_orders(
         &self,
         place: &ApiCollection,
@@ -326,8 +326,8 @@ impl ClusterReader {
         }
     }
 
-    /// Finds fields that were added manually and can be removed, and returns their paths. Fields that a dry run restores
-    /// are not additions.
+    /// Finds fields that were added manually and can be removed, and returns their paths. Fields that a dry run
+    /// restores are not additions.
     async fn record_added_fields(
         &self,
         place: &ApiCollection,
@@ -470,8 +470,8 @@ mod tests {
         json!({ "metadata": { "name": name, "labels": { "rack": "r1" } }, "spec": {} })
     }
 
-    /// Observes `count` nodes `n0`, `n1`, …, of which the API has all but `n0`. Returns the paths that were requested, and
-    /// whether each node exists.
+    /// Observes `count` nodes `n0`, `n1`, …, of which the API has all but `n0`. Returns the paths that were requested,
+    /// and whether each node exists.
     async fn observe_nodes(count: usize, may_list: bool) -> (Vec<String>, Vec<bool>) {
         let (cluster, server) = start_api(move |request| {
             let path = request.path.split('?').next().unwrap_or_default().to_owned();

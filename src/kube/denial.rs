@@ -102,8 +102,8 @@ mod tests {
 
     const QUOTA: &str = r#"configmaps "a" is forbidden: exceeded quota: rq"#;
 
-    /// Opens an API that answers every apply of an object that does not exist with 403, for an account with the permissions
-    /// `verbs`.
+    /// Opens an API that answers every apply of an object that does not exist with 403, for an account with the
+    /// permissions `verbs`.
     async fn start_denying_api(verbs: &'static [&'static str]) -> (ClusterApi, Server) {
         start_api(move |request| match (request.method.as_str(), request.path.as_str()) {
             ("POST", path) if path.contains("selfsubjectaccessreviews") => {

@@ -28,13 +28,13 @@ pub(super) struct ApiErrorCause {
 /// The reason of a cause whose field must not be set or changed: `field.Forbidden` of the API's validation.
 const FORBIDDEN_FIELD: &str = "FieldValueForbidden";
 
-/// Statuses of the client's class that say nothing about the request: a timeout, an object that changed or is gone, and an
-/// API that is busy.
+/// Statuses of the client's class that say nothing about the request: a timeout, an object that changed or is gone, and
+/// an API that is busy.
 const CODES_WITHOUT_VERDICT: [u16; 4] = [404, 408, 409, 429];
 
 impl ApiRequestError {
-    /// Reports whether the API judged the content of the request, or the account's permission for it. Another error says
-    /// nothing about either.
+    /// Reports whether the API judged the content of the request, or the account's permission for it. Another error
+    /// says nothing about either.
     pub fn is_verdict(&self) -> bool {
         match self {
             Self::Said { code, .. } => (400..=499).contains(code) && !CODES_WITHOUT_VERDICT.contains(code),

@@ -1,11 +1,11 @@
-//! The parts of a secret with several lines that are secret by themselves: a kubeconfig is secret, `kind: Config` in it is
-//! not.
+//! The parts of a secret with several lines that are secret by themselves: a kubeconfig is secret, `kind: Config` in it
+//! is not.
 //!
-//! A line that would be masked by itself would be masked everywhere, and an object or export with the same line would count
-//! as secret. So these rules decide, the first that holds:
+//! A line that would be masked by itself would be masked everywhere, and an object or export with the same line would
+//! count as secret. So these rules decide, the first that holds:
 //! 1. A line of an encapsulated key (PEM, between `-----BEGIN` and `-----END`) is secret.
-//! 2. Of `key: value`, `key = value` and `- value`, only the value can be secret. It is if the key, or the key above it,
-//!    names a secret (`token`, `client-key-data`, `StoragePass`), except for words such as `true` and `null`.
+//! 2. Of `key: value`, `key = value` and `- value`, only the value can be secret. It is if the key, or the key above
+//!    it, names a secret (`token`, `client-key-data`, `StoragePass`), except for words such as `true` and `null`.
 //! 3. Another value, and a comment, is secret if it looks generated ([`looks_generated`]).
 //! 4. A line without structure is secret if nothing in the text has structure: each line of a list of passwords.
 //!    Otherwise rule 3 decides.
@@ -202,8 +202,8 @@ fn list_generated_words(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Reports whether a text looks like a key, token, digest or password instead of words, names, versions and addresses:
-/// a URL with a password, unusual punctuation, long digits, or a part that mixes letters and digits or upper and lower case
-/// as no name does. Texts in other scripts than ASCII do not.
+/// a URL with a password, unusual punctuation, long digits, or a part that mixes letters and digits or upper and lower
+/// case as no name does. Texts in other scripts than ASCII do not.
 fn looks_generated(text: &str) -> bool {
     let has_password = text.split_once("://").is_some_and(|(_, rest)| rest.contains('@'));
     let punctuation = text.chars().filter(|c| "!#$%^&*?~`|".contains(*c)).count();

@@ -37,8 +37,8 @@ impl SecretForms {
         self.by_prefix.values_mut().for_each(|forms| forms.retain(|(_, of)| of != name));
     }
 
-    /// Returns `text` with all forms replaced by `(secret NAME)`. Forms that overlap are replaced together, by the name of the
-    /// longest: of none of them a part remains.
+    /// Returns `text` with all forms replaced by `(secret NAME)`. Forms that overlap are replaced together, by the name
+    /// of the longest: of none of them a part remains.
     pub fn replace_forms(&self, text: &str) -> String {
         let mut matches = self.find_matches(text).peekable();
         if matches.peek().is_none() {

@@ -347,8 +347,8 @@ fn assess_effectiveness(case: &HostContext<'_>, turn: &StepInstance<'_>, configu
     }
 }
 
-/// Returns what the user does to make a change effective. `None` if forge does so itself in the host's window, or with an
-/// apply that may reboot.
+/// Returns what the user does to make a change effective. `None` if forge does so itself in the host's window, or with
+/// an apply that may reboot.
 fn advise_activation(by: &[String]) -> Option<String> {
     let (mut restart, mut login) = (false, false);
     for way in by {

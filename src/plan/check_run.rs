@@ -21,8 +21,8 @@ pub(super) fn read_check_run(case: &HostContext<'_>, probe: &Probe) -> Option<Ch
     })
 }
 
-/// Returns the run of the check that reports the change of a step, or that its change is not effective yet. `None` if the
-/// change is only predicted, because an earlier step may change what the check says.
+/// Returns the run of the check that reports the change of a step, or that its change is not effective yet. `None` if
+/// the change is only predicted, because an earlier step may change what the check says.
 pub fn find_step_check(
     case: &HostContext<'_>,
     turn: &StepInstance<'_>,

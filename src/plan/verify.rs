@@ -58,8 +58,8 @@ pub(super) fn assess_verifications(case: &HostContext<'_>, steps: &[StepPlan]) -
     list
 }
 
-/// Returns those of `others`, the steps of other recipes that do not match, whose recipe the verification reads. What it
-/// reads is only looked up if its own recipe does not hold it back.
+/// Returns those of `others`, the steps of other recipes that do not match, whose recipe the verification reads. What
+/// it reads is only looked up if its own recipe does not hold it back.
 fn list_read_steps<'s>(
     case: &HostContext<'_>,
     verify: &RecipeVerification,
@@ -73,7 +73,8 @@ fn list_read_steps<'s>(
     others.iter().copied().filter(|step| read.contains(&*step.id.recipe)).collect()
 }
 
-/// Reports whether the condition of a verification is false whatever the host reports: no step of the plan changes that.
+/// Reports whether the condition of a verification is false whatever the host reports: no step of the plan changes
+/// that.
 fn is_excluded(case: &HostContext<'_>, instance: &Arc<RecipeInstance>, verify: &RecipeVerification) -> bool {
     let declared = ExpansionInputs { facts: FactSource::NotYet, exports: &ExportedValues::new() };
     let judged = || case.ground.expander.evaluate_verify(case.host, instance, verify, &declared);
@@ -89,9 +90,9 @@ pub fn adjust_for_pending(pending: Option<&str>, judged: (StepVerdict, String)) 
     }
 }
 
-/// Returns the recipes with a pending step, or with one that does not match and is not declared as the host's record says
-/// it was applied. In each other recipe, the host changed and not the declaration: what its verifications read now is part
-/// of that change.
+/// Returns the recipes with a pending step, or with one that does not match and is not declared as the host's record
+/// says it was applied. In each other recipe, the host changed and not the declaration: what its verifications read now
+/// is part of that change.
 pub fn list_changed_recipes<'s>(
     case: &HostContext<'_>,
     turns: &[StepInstance<'_>],

@@ -350,8 +350,8 @@ for one in "$@"; do cat -- "$one/steps" >>"$d/also"; rm -rf -- "$one"; done
 
 /// Only tables that differ are replaced: programs such as `iptables-nft` own tables that `nft` cannot load.
 ///
-/// `iptables-restore` replaces the tables of its text, with their chains, and leaves other ones: a table that the change
-/// made is emptied. Legacy tables cannot be deleted.
+/// `iptables-restore` replaces the tables of its text, with their chains, and leaves other ones: a table that the
+/// change made is emptied. Legacy tables cannot be deleted.
 const TABLE_FUNCTIONS: &str = r#"
 drop_table() { printf 'table %s\ndelete table %s\n' "$1" "$1" | nft -f -; }
 put_table() {

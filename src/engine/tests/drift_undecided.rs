@@ -26,7 +26,8 @@ verify:
   - { name: page is the site's, check: 'grep -qx {{ recipes.site.text | quote }} @root/page' }
 ";
 
-/// A verification that reads another recipe waits for a change of that one's declaration, although its own recipe matches.
+/// A verification that reads another recipe waits for a change of that one's declaration, although its own recipe
+/// matches.
 #[test]
 fn verification_waits_for_the_recipes_that_it_reads() {
     let entries = |text: &str| {
