@@ -127,6 +127,7 @@ pub struct PackageManagerState {
 /// The file at the path of a package file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "a reading keeps it in a box")]
 pub enum PackageFileState {
     /// Nothing exists at the path.
     Absent,
