@@ -276,7 +276,7 @@ fn read_limit(table: &YamlTable<'_>, definition: &TestDefinition, cx: &mut LoadC
         "least" => DeclaredLimit::Least(read_number(table, key, cx)?),
         "most" => DeclaredLimit::Most(read_number(table, key, cx)?),
         "share" => DeclaredLimit::Share { share: read_share(table, key, cx)?, of },
-        _ => DeclaredLimit::Peers(read_peers(table, key, cx)?),
+        _ => DeclaredLimit::Peers(read_peers(table, key, definition.output.is_more_better(), cx)?),
     };
     let is_latency = definition.output == TestOutput::PerftestLatency;
     let measures_rate = !is_latency && definition.output != TestOutput::Number;
@@ -294,11 +294,12 @@ fn read_limit(table: &YamlTable<'_>, definition: &TestDefinition, cx: &mut LoadC
     Some(limit)
 }
 
-/// Reads how far a value may be from the median. All of it would accept every value.
-fn read_peers(table: &YamlTable<'_>, key: &str, cx: &mut LoadContext<'_>) -> Option<f64> {
+/// Reads how far a value may be from the median. All of it would accept every rate; a latency may be twice the median.
+fn read_peers(table: &YamlTable<'_>, key: &str, is_rate: bool, cx: &mut LoadContext<'_>) -> Option<f64> {
     let share = read_number(table, key, cx)?;
-    if share >= 1.0 {
-        let message = format!("`{key}` is the share by which a value may be worse than the median: from 0 to below 1");
+    if share > 1.0 || share == 1.0 && is_rate {
+        let message =
+            format!("`{key}` is the share by which a value may be worse than the median: above 0 and below 1");
         let span = table.get(key).map_or(table.span, |node| node.span);
         let hint = "write `0.05` to accept values up to 5 % worse than the median";
         cx.push_diag(Diag::error(DiagCode::BadValue, message).with_span(span).hint(hint));

@@ -1,10 +1,9 @@
 //! Finds the part that makes measurements fail, with more measurements where the scheduled ones do not suffice.
 
 use super::report::{FabricFault, MeasuredScope, TestReport, TestRow};
-use super::test_round::{TestRun, apply_peer_limit};
+use super::test_round::{PeerLimit, TestRun, apply_peer_limit};
 use crate::acceptance::{
-    ExpectedValue, FabricPart, FaultIsolation, FinishedRun, GroupRun, MemberPair, PlacedFabric, RailFlow, RunSpeed,
-    TestVerdict,
+    FabricPart, FaultIsolation, FinishedRun, GroupRun, MemberPair, PlacedFabric, RailFlow, RunSpeed, TestVerdict,
 };
 use crate::model::HostName;
 
@@ -15,7 +14,7 @@ const MORE_RUNS: usize = 20;
 pub(super) async fn isolate_faults(
     run: &TestRun<'_>,
     rails: &[Option<String>],
-    limits: &[Option<ExpectedValue>],
+    limits: &[Option<PeerLimit>],
     report: &mut TestReport,
 ) {
     let failed = report.rows.iter().any(|row| matches!(row.verdict, TestVerdict::Fail { .. }));
@@ -48,7 +47,7 @@ async fn measure_run(
     run: &TestRun<'_>,
     next: &GroupRun,
     rails: &[Option<String>],
-    limits: &[Option<ExpectedValue>],
+    limits: &[Option<PeerLimit>],
     report: &mut TestReport,
 ) {
     let round = |report: &TestReport| report.rows.last().map_or(1, |row| row.round + 1);
@@ -65,9 +64,9 @@ async fn measure_run(
     }
 }
 
-fn apply_limit(row: &mut TestRow, limit: Option<&ExpectedValue>) {
+fn apply_limit(row: &mut TestRow, limit: Option<&PeerLimit>) {
     if let Some(limit) = limit {
-        apply_peer_limit(row, Ok(limit));
+        apply_peer_limit(row, limit.as_ref());
     }
 }
 
@@ -179,6 +178,7 @@ fn describe_run(finished: &FinishedRun, names: &[HostName], rails: &[Option<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acceptance::ExpectedValue;
     use crate::acceptance::FabricModel;
 
     #[test]

@@ -186,7 +186,10 @@ impl MeasureContext<'_> {
         let (printed, failure, lost) = match stopped {
             Ok(done) => (read_server_output(&done), describe_server_failure(&done), None),
             // The client may only have seen that its server does not answer.
-            Err(error) => (UntrustedText::default(), None, error.is_unreachable().then(|| server.name.clone())),
+            Err(error) => {
+                let why = format!("how it ended is not known: {}", describe_transport_error(&error).raw());
+                (UntrustedText::default(), Some(why), error.is_unreachable().then(|| server.name.clone()))
+            }
         };
         let mut measured = match end {
             Ok(end) => self.judge(&end, vec![printed], self.expect(&[server, client], rail)),
@@ -407,12 +410,16 @@ fn read_server_output(done: &HostScriptOutput) -> UntrustedText {
 /// Returns how a server failed that ended by itself.
 fn describe_server_failure(done: &HostScriptOutput) -> Option<String> {
     let result = String::from_utf8_lossy(&done.finished.stderr).trim().to_owned();
-    let result = result.lines().last().filter(|_| done.finished.status == SERVER_FAILED)?;
-    let (result, status) = result.split_once(' ').unwrap_or((result, ""));
+    if done.finished.status != SERVER_FAILED {
+        return None;
+    }
+    let (result, status) = result.split_once(' ').unwrap_or((&result, ""));
     let how = match describe_signal((result, status)) {
         Some(signal) => signal,
+        None if result.is_empty() => "how it ended is not known".to_owned(),
         None if result == RESULT_TIMEOUT => "the limit stopped it".to_owned(),
-        None => format!("exit status {status}"),
+        None if result == "exit-code" => format!("exit status {status}"),
+        None => format!("it ended with the result `{result}`"),
     };
     Some(join_reason(&how, &summarize_stderr(&done.finished.stdout)))
 }

@@ -4,7 +4,7 @@ use super::measure::{MeasureContext, TestMeasurement};
 use super::report::{TestReport, TestRow};
 use super::round_progress::RoundProgress;
 use super::test_host::TestHost;
-use crate::acceptance::{ExpectedValue, MemberPair, TestVerdict};
+use crate::acceptance::{ExpectedValue, MemberPair, TestVerdict, format_number};
 use futures_util::future::join_all;
 
 /// One test on its hosts.
@@ -78,10 +78,16 @@ impl TestRun<'_> {
     }
 }
 
+/// The limit that the results of a rail give each other, or why they give none.
+pub(super) type PeerLimit = Result<ExpectedValue, String>;
+
 /// Judges a measured value by the limit that its peers give, if they give one.
 pub(super) fn apply_peer_limit(row: &mut TestRow, limit: Result<&ExpectedValue, &String>) {
     if let TestVerdict::Pass { value, .. } = row.verdict {
         row.verdict = match limit {
+            Ok(limit) if value <= 0.0 && !limit.more_is_better => {
+                TestVerdict::not_measured(format!("the program printed {}", format_number(value)))
+            }
             Ok(limit) => limit.judge(value),
             Err(why) => TestVerdict::not_measured(why),
         };

@@ -8,9 +8,9 @@ use super::report::{AcceptanceReport, ComparedValues, MeasuredScope, TestReport,
 use super::round_progress::RoundProgress;
 use super::test_cluster::TestCluster;
 use super::test_host::TestHost;
-use super::test_round::{TestRun, apply_peer_limit};
+use super::test_round::{PeerLimit, TestRun, apply_peer_limit};
 use super::test_scripts::build_run_stop_script;
-use crate::acceptance::{ExpectedValue, MemberPair, compare_with_baseline, expect_peers};
+use crate::acceptance::{MemberPair, compare_with_baseline, expect_peers};
 use crate::config::{DeclaredLimit, DeclaredTest, PairSelection, PlannedRounds, Project, TestPrograms};
 use crate::engine::cancel::{CancelSignal, StopLevel};
 use crate::engine::event::EventSender;
@@ -250,7 +250,7 @@ impl TestRun<'_> {
     }
 
     /// Judges the results of each rail by their median, if that is declared. Returns the limit of each rail.
-    fn judge_by_peers(&self, rails: &[Option<String>], report: &mut TestReport) -> Vec<Option<ExpectedValue>> {
+    fn judge_by_peers(&self, rails: &[Option<String>], report: &mut TestReport) -> Vec<Option<PeerLimit>> {
         let DeclaredLimit::Peers(share) = self.context.test.expected else { return vec![None; rails.len()] };
         let output = self.context.test.definition.output;
         let mut limits = Vec::new();
@@ -259,7 +259,7 @@ impl TestRun<'_> {
             let values: Vec<f64> = of_rail.iter().filter_map(|row| row.verdict.value()).collect();
             let limit = expect_peers(&values, output.is_more_better(), share, output.unit());
             of_rail.into_iter().for_each(|row| apply_peer_limit(row, limit.as_ref()));
-            limits.push(limit.ok());
+            limits.push(Some(limit));
         }
         limits
     }

@@ -145,7 +145,7 @@ pub(super) const SERVER_FAILED: i32 = 123;
 
 /// `$1` unit. A server that ended with its client has two seconds to print the rest. How one ends that is stopped here means
 /// nothing.
-const STOP_SERVER: &str = r#"forge_u=$1 forge_n=0 forge_r=
+const STOP_SERVER: &str = r#"forge_u=$1 forge_n=0 forge_r=success
 while [ "$forge_n" -lt 20 ] && systemctl is-active --quiet "$forge_u.service"; do
   forge_n=$((forge_n + 1))
   sleep 0.1
@@ -159,7 +159,7 @@ else
 fi
 cat "/run/$forge_u.out" 2>/dev/null
 rm -f "/run/$forge_u.out" "/run/$forge_u.result"
-case $forge_r in ''|success*) return 0 ;; esac
+case $forge_r in success*) return 0 ;; esac
 printf '%s\n' "$forge_r" >&2
 return 123
 "#;
