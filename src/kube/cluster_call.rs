@@ -34,6 +34,20 @@ impl ClusterWriter {
     ) -> Result<String, KubeError> {
         self.check_lock()?;
         self.looker.cluster.clear_reviews().await;
+        let done = self.perform_call(call, limit, secrets, say, stopped).await;
+        // Another step may have asked meanwhile.
+        self.looker.cluster.clear_reviews().await;
+        done
+    }
+
+    async fn perform_call(
+        &self,
+        call: &ClusterCall,
+        limit: Duration,
+        secrets: &SecretStore,
+        say: ClusterProgressFn<'_>,
+        stopped: CallStopFn<'_>,
+    ) -> Result<String, KubeError> {
         if let ClusterCall::Job(job) = call {
             // A job has its own limits, and its objects are deleted after each of them.
             return self.run_job(job, secrets, say, stopped).await;

@@ -240,8 +240,9 @@ impl HelmObjectClient<'_> {
         match self.cluster.request_or_status(self.cluster.client().request::<Value>(request)).await? {
             Ok(left) => Ok(HelmReplaceResult::Becomes(left)),
             Err(refusal) => match refusal.code {
-                403 | 422 => Ok(HelmReplaceResult::Refused),
                 404 | 409 => Ok(HelmReplaceResult::Changed),
+                // A webhook that denies may say 400.
+                400 | 403 | 422 => Ok(HelmReplaceResult::Refused),
                 _ => Err(self.cluster.status_error(refusal)),
             },
         }
