@@ -440,7 +440,9 @@ impl HostDriftCollector<'_, '_> {
         changed: &BTreeSet<&str>,
         verify: &VerifyPlan,
     ) -> Option<VerifyPlan> {
-        if verify.verdict != StepVerdict::Pending || plan::reads_recipes(case, verify, changed) {
+        let is_open = |recipe: &&str| self.has_open_step(recipe);
+        let open: BTreeSet<&str> = changed.iter().copied().filter(is_open).collect();
+        if verify.verdict != StepVerdict::Pending || plan::reads_recipes(case, verify, &open) {
             return None;
         }
         let has_open_step = self.has_open_step(&verify.recipe);
