@@ -90,7 +90,7 @@ impl SshAuthorizedKeyResource {
             }
             PathState::Present(home) => match self.block_ignored_keys(info, home) {
                 Some(blocked) if !self.absent && changes_directory(info, cx) => {
-                    let reason = format!("{}, which an earlier step may change", blocked.reason.raw());
+                    let reason = format!("{}; an earlier step changes the directory", blocked.reason.raw());
                     Ok(self.assess_predicted(reason, blocked.basis))
                 }
                 Some(judgement) => Ok(judgement),
