@@ -335,7 +335,39 @@ fn module_of_the_driver_that_cannot_be_read_is_unknown() {
     let check = rendered_check("nvidia-driver", &case, "the driver's modules on disk are of that version");
     let host = build_host(&[("modinfo", "[ $2 = filename ] && echo ROOT/nvidia-uvm.ko.zst")]);
     let file = host.write("nvidia-uvm.ko.zst", "");
-    assert_eq!(run(&host, &check), (2, format!("{} cannot be read\n", file.display())));
+    assert_eq!(run(&host, &check), (2, format!("cannot be read: {}\n", file.display())));
+}
+
+/// Found on a host that was used for passthrough: everything was verified, and the next boot had no driver.
+#[test]
+fn line_of_modprobe_d_that_keeps_the_driver_from_loading_is_named() {
+    let case = json!({ "host": "h100", "with": { "version": "560.35.03", "flavor": "open" },
+                       "beside": [{ "recipe": "nvidia-fabricmanager" }] });
+    let check = rendered_check("nvidia-driver", &case, "no line of modprobe.d keeps the driver from loading");
+    let folders = " /etc /run /usr/local/lib /usr/lib /lib;";
+    assert!(check.contains(folders), "{check}");
+    let check = check.replace(folders, &folders.replace(" /", " ROOT/"));
+    let host = build_host(&[]);
+    let root = format!("{}/", host.path().display());
+    let run_check = || {
+        let (status, said) = run(&host, &check);
+        (status, said.replace(&root, "/").replace("modprobe.d keeps the driver from loading: ", ""))
+    };
+    assert_eq!(run_check(), (0, String::new()), "no folder exists");
+    // As NVIDIA's and Debian's packages install them.
+    let shipped = "# install nvidia /bin/false\nblacklist nouveau\nalias nouveau off\noptions nvidia NVreg_Mobile=1\n\
+        install nvidia modprobe -i nvidia-current $CMDLINE_OPTS\nblacklist nvidia-uvm\nblacklist nvidia_drm\n";
+    host.write("usr/lib/modprobe.d/nvidia.conf", shipped);
+    host.write("etc/modprobe.d/zz.conf", "install nvidia /bin/false\n");
+    assert_eq!(run_check(), (0, String::new()), "the first `install` line of a module counts");
+    host.write("etc/modprobe.d/nvidia.conf", "");
+    assert_eq!(run_check(), (1, "/etc/modprobe.d/zz.conf:1 `install nvidia /bin/false`\n".to_owned()), "one is masked");
+    host.write("etc/modprobe.d/zz.conf", "");
+    host.write("etc/modprobe.d/a.conf", "\n  blacklist \\\n  nvidia\ninstall nvidia-uvm\t true\n");
+    host.write("run/modprobe.d/b.conf", "alias nvidia off\nalias pci:v10DE* nvidia");
+    let said = "/etc/modprobe.d/a.conf:2 `blacklist    nvidia` (at boot by its hardware; `modprobe nvidia` still loads \
+        it); /etc/modprobe.d/a.conf:4 `install nvidia-uvm\t true`; /run/modprobe.d/b.conf:1 `alias nvidia off`\n";
+    assert_eq!(run_check(), (1, said.to_owned()));
 }
 
 /// A service keeps the limit with which it was started, whatever its drop-in says now.
