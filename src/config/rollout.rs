@@ -170,6 +170,11 @@ impl RolloutHours {
         (hours.from != hours.to).then_some(hours)
     }
 
+    /// Returns the time at which the range begins: `22:00`.
+    pub fn format_start(self) -> String {
+        format!("{:02}:{:02}", self.from / 60, self.from % 60)
+    }
+
     /// Returns whether the range includes a minute of the day.
     pub fn contains_minute(self, minute: u16) -> bool {
         match self.from < self.to {
@@ -215,7 +220,7 @@ mod tests {
             ),
             (false, true, false)
         );
-        assert_eq!(noon.to_string(), "11:30-12:30");
+        assert_eq!((noon.to_string().as_str(), noon.format_start().as_str()), ("11:30-12:30", "11:30"));
     }
 
     #[test]

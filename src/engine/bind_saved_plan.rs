@@ -17,7 +17,8 @@ pub fn bind_saved_plan(
     options: &RunOptions,
     replay: bool,
 ) -> Plan {
-    let plan = Plan { id: saved.digest.clone(), ..saved.plan.clone() };
+    let mut plan = Plan { id: saved.digest.clone(), ..saved.plan.clone() };
+    super::verify::note_closed_hours(project, &mut plan, options);
     bind_plan(project, plan, observed, options, !replay)
 }
 

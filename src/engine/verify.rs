@@ -5,6 +5,7 @@ use super::host_report::{describe_empty_host, empty_report, report_planned_verif
 use super::observed_hosts::ObservedHosts;
 use super::report::{HostReport, REPORT_VERSION, RunReport, VerifyReport};
 use super::run_options::RunOptions;
+use super::window::find_closed_hours;
 use crate::config::{Project, StepExpander};
 use crate::model::{HostName, HostOutcome, StepVerdict, UntrustedText};
 use crate::plan::{
@@ -14,9 +15,16 @@ use crate::plan::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Makes the plan for an observation.
+/// Makes the plan for an observation, and notes whether windows may open now.
 pub fn plan(project: &Project, observed: &ObservedHosts, options: &RunOptions) -> Plan {
-    plan::plan(&observed.to_plan_inputs(project, options))
+    let mut plan = plan::plan(&observed.to_plan_inputs(project, options));
+    note_closed_hours(project, &mut plan, options);
+    plan
+}
+
+/// Notes in a plan with windows whether they may open now.
+pub(super) fn note_closed_hours(project: &Project, plan: &mut Plan, options: &RunOptions) {
+    plan.rollout.closed = plan.rollout.hours.as_ref().and_then(|_| find_closed_hours(project, options));
 }
 
 /// Evaluates every step and every `verify` on an observation.

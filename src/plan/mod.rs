@@ -92,7 +92,7 @@ pub use required_probes::{
     list_export_probes, list_step_probes, list_verified_facts,
 };
 pub use rollout::{
-    QuorumGroup, RolloutPlan, RolloutProgress, StartRefusal, WindowDecision as WindowTurn, WindowWaiters,
+    ClosedHours, QuorumGroup, RolloutPlan, RolloutProgress, StartRefusal, WindowDecision as WindowTurn, WindowWaiters,
 };
 pub use rule_assessment::assess_rules;
 pub use shared_list::SharedList;

@@ -132,7 +132,7 @@ pub fn find_difference(kept: &Plan, again: &Plan, apart: &BTreeSet<HostName>) ->
     let unknown = apart.iter().find(|host| !kept.hosts.iter().any(|one| one.host == **host));
     let host = host.or_else(|| unknown.map(|host| format!("`{host}` is withheld but is not in the plan")));
     let rollout = match apart.is_empty() {
-        true => kept.rollout != again.rollout,
+        true => timeless_rollout(&kept.rollout) != timeless_rollout(&again.rollout),
         false => rollout_limits(&kept.rollout) != rollout_limits(&again.rollout),
     };
     host.or_else(|| rollout.then(|| "its rollout differs".to_owned()))
@@ -154,7 +154,12 @@ fn compare_headers(kept: &Plan, again: &Plan) -> Option<String> {
 
 /// Returns the part of a rollout that does not depend on the results of hosts.
 fn rollout_limits(rollout: &RolloutPlan) -> RolloutPlan {
-    RolloutPlan { canaries: Vec::new(), waves: Vec::new(), unavailable: Vec::new(), ..rollout.clone() }
+    RolloutPlan { canaries: Vec::new(), waves: Vec::new(), unavailable: Vec::new(), ..timeless_rollout(rollout) }
+}
+
+/// Returns the rollout without the time at which its plan was made.
+fn timeless_rollout(rollout: &RolloutPlan) -> RolloutPlan {
+    RolloutPlan { closed: None, ..rollout.clone() }
 }
 
 fn strip_locations(plan: &Plan) -> Plan {

@@ -6,7 +6,7 @@ use super::super::{
 };
 use super::simulated_project::{SimulatedProject, SimulatedRun};
 use crate::model::{HostName, HostOutcome};
-use crate::plan::PlanPolicy;
+use crate::plan::{ClosedHours, PlanPolicy};
 use std::sync::Arc;
 
 const APPLY: &str = "apply:\n  - { recipe: base, on: all }\n";
@@ -67,6 +67,40 @@ fn apply_saved(stage: &SimulatedProject, saved: &SavedPlan, replay: bool) -> Sim
 
 fn write_host_file(stage: &SimulatedProject, host: &str, file: &str, text: &str) {
     std::fs::write(stage.host_root(host).join(file), text).unwrap();
+}
+
+/// The plan is the same one, whenever it is made again.
+#[test]
+fn plan_saved_outside_of_the_hours_names_the_time_and_applies_later() {
+    fn at(hour: i8, minute: i8) -> jiff::Timestamp {
+        let day = jiff::civil::date(2026, 11, 27).at(hour, minute, 0, 0);
+        day.to_zoned(jiff::tz::TimeZone::system()).unwrap().timestamp()
+    }
+    let step =
+        "steps:\n  - name: one\n    disruption: D2\n    file: { path: '@root/one', content: \"one\\n\", @own }\n";
+    let apply = format!("rollout: {{ hours: \"12:00-13:00\" }}\n{APPLY}");
+    let mut stage = SimulatedProject::new(1, &apply, &[("base", step)]);
+    stage.policy = PlanPolicy { bases: true, ..PlanPolicy::default() };
+    stage.clock = || at(11, 30);
+    let saved = save_plan(&stage);
+    let closed = |at: &str| Some(ClosedHours { at: at.to_owned(), opens: "12:00".to_owned() });
+    assert_eq!(saved.plan.rollout.closed, closed("11:30"));
+    let plan_again = |stage: &SimulatedProject| {
+        let (project, options) = (stage.load_project(), stage.run_options());
+        let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+        block_on(async {
+            let mut observed = observe_hosts(&project, &list_hosts(stage), &options, &events).await;
+            let made = plan(&project, &observed, &options);
+            (made, bind_saved_plan(&project, &saved, &mut observed, &options, false))
+        })
+    };
+    stage.clock = || at(13, 0);
+    let (made, bound) = plan_again(&stage);
+    assert_eq!((&made.rollout.closed, made.id.as_str()), (&closed("13:00"), saved.plan.id.as_str()));
+    assert_eq!(bound.rollout.closed, closed("13:00"), "the review of an apply shows its own time");
+    stage.clock = || at(12, 59);
+    let (made, bound) = plan_again(&stage);
+    assert_eq!((saved.find_difference(&made), made.rollout.closed, bound.rollout.closed), (None, None, None));
 }
 
 #[test]

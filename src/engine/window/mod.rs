@@ -39,3 +39,4 @@ pub(super) use window_purpose::WindowPurpose;
 pub(super) use window_refusal::WindowRefusal;
 #[cfg(test)]
 pub(super) use window_scripts::{BOOT_ID_PATH, REBOOT_COMMAND};
+pub(super) use window_turn::find_closed_hours;

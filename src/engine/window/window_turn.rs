@@ -10,6 +10,7 @@ use crate::engine::report::HeldBackBy;
 use crate::engine::run_context::ApplyContext;
 use crate::engine::run_options::RunOptions;
 use crate::model::HostName;
+use crate::plan::ClosedHours;
 use jiff::tz::TimeZone;
 
 /// Returns when the host may be taken out of service. From then on it counts as unavailable.
@@ -74,14 +75,20 @@ fn check_hours_of(run: &ApplyContext<'_>, host: &HostName) -> Result<(), WindowR
 
 /// Checks the hours in which windows may open.
 pub(super) fn check_window_hours(project: &Project, options: &RunOptions) -> Result<(), WindowRefusal> {
-    let Some(hours) = project.rollout.hours else { return Ok(()) };
+    match (project.rollout.hours, find_closed_hours(project, options)) {
+        (Some(hours), Some(ClosedHours { at, .. })) => {
+            Err(WindowRefusal::Held(format!("windows open {hours}; it is now {at}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the current time and when windows open next, if no window may open now.
+pub(in crate::engine) fn find_closed_hours(project: &Project, options: &RunOptions) -> Option<ClosedHours> {
+    let hours = project.rollout.hours?;
     let now = (options.clock)().to_zoned(TimeZone::system());
     // Hour and minute are below 24 and 60.
     let minute = now.hour() as u16 * 60 + now.minute() as u16;
-    match hours.contains_minute(minute) {
-        true => Ok(()),
-        false => {
-            Err(WindowRefusal::Held(format!("windows open {hours}; it is now {:02}:{:02}", now.hour(), now.minute())))
-        }
-    }
+    let at = || format!("{:02}:{:02}", now.hour(), now.minute());
+    (!hours.contains_minute(minute)).then(|| ClosedHours { at: at(), opens: hours.format_start() })
 }

@@ -35,6 +35,8 @@ pub(in crate::plan) fn build_rollout(project: &Project, hosts: &[HostPlan]) -> R
         unselected: if waves.is_empty() { Vec::new() } else { unselected },
         quorum: if waves.is_empty() { Vec::new() } else { quorum },
         hours: declared.hours.filter(|_| !waves.is_empty()).map(|hours| hours.to_string()),
+        // A plan does not depend on the clock: the engine adds it.
+        closed: None,
         waves,
     }
 }

@@ -49,6 +49,18 @@ pub struct RolloutPlan {
     /// Hours in which windows may open, by the clock of the machine that forge runs on: `22:00-05:00`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hours: Option<String>,
+    /// Present if `hours` did not include the time at which the plan was made: apply opens no window then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<ClosedHours>,
+}
+
+/// A time outside of the hours in which windows may open, by the clock of the machine that forge runs on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClosedHours {
+    /// The time: `03:47`.
+    pub at: String,
+    /// When windows open next: `22:00`.
+    pub opens: String,
 }
 
 /// A group. No two of its hosts may be out of service at once.

@@ -3,7 +3,7 @@
 use super::group;
 use super::shared_lines::format_hosts;
 use crate::model::HostName;
-use crate::plan::{HostPlan, HostWindow, ObservedNode, Plan, PlannedReboot, RolloutPlan, WindowStop};
+use crate::plan::{ClosedHours, HostPlan, HostWindow, ObservedNode, Plan, PlannedReboot, RolloutPlan, WindowStop};
 use crate::view::fold::fold_names;
 use crate::view::style::{DIM, DISRUPT, HEAD, paint};
 use crate::view::{escape, format_count, formatting};
@@ -142,7 +142,7 @@ fn format_budgets(rollout: &RolloutPlan) -> String {
         most => format!("at most {most} hosts restart one service at once"),
     }));
     parts.extend(rollout.max_failed.map(|most| format!("stops when more than {} fail", format_count(most, "host"))));
-    parts.extend(rollout.hours.as_ref().map(|hours| format!("windows open {hours}")));
+    parts.extend(rollout.hours.as_ref().map(|hours| format_hours(hours, rollout.closed.as_ref())));
     let quorum: Vec<&str> = rollout.quorum.iter().map(|quorum| quorum.group.as_str()).collect();
     if !quorum.is_empty() {
         parts.push(format!("one host per group at a time: {}", formatting::list_names(&quorum)));
@@ -152,6 +152,17 @@ fn format_budgets(rollout: &RolloutPlan) -> String {
         parts.push(format!("not selected, so it is not known whether they are in service: {names}"));
     }
     parts.join("; ")
+}
+
+/// Returns `windows open 22:00-05:00`, and that they are closed.
+fn format_hours(hours: &str, closed: Option<&ClosedHours>) -> String {
+    match closed {
+        Some(ClosedHours { at, opens }) => {
+            let now = format!("closed at {at}, the time of this plan");
+            format!("windows open {hours}, and are {now}: apply holds them back until {opens}")
+        }
+        None => format!("windows open {hours}"),
+    }
 }
 
 fn fold_hosts(hosts: &[HostName]) -> String {
@@ -185,6 +196,20 @@ mod tests {
         assert_eq!(told(vec![changing("a"), changing("b"), same("c")], &["c"]), "");
         assert_eq!(told(vec![changing("a"), same("b")], &["a"]), "");
         assert_eq!(told(vec![changing("a"), changing("b")], &[]), "");
+    }
+
+    #[test]
+    fn hours_that_are_closed_name_the_time_and_the_next_opening() {
+        let closed = Some(ClosedHours { at: "03:47".into(), opens: "22:00".into() });
+        let hours = Some("22:00-03:00".to_owned());
+        let rollout = RolloutPlan { max_unavailable: 1, hours, closed, ..RolloutPlan::default() };
+        assert_eq!(
+            format_budgets(&rollout),
+            "at most 1 host out of service at once; windows open 22:00-03:00, and are closed at 03:47, the time of \
+             this plan: apply holds them back until 22:00"
+        );
+        let open = RolloutPlan { closed: None, ..rollout };
+        assert_eq!(format_budgets(&open), "at most 1 host out of service at once; windows open 22:00-03:00");
     }
 
     #[test]
