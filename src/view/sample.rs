@@ -470,6 +470,7 @@ pub fn acceptance_report() -> crate::engine::AcceptanceReport {
         run: "r2".into(),
         cluster: "c".into(),
         set: "quick".into(),
+        simulated: Vec::new(),
         tests: vec![TestReport {
             test: "ucx-bandwidth".into(),
             parameters: BTreeMap::new(),

@@ -61,6 +61,7 @@ pub async fn run_acceptance(
         run: options.run.clone(),
         cluster: project.cluster.clone(),
         set: request.set.to_owned(),
+        simulated: Vec::new(),
         tests: Vec::new(),
         skipped: request.skipped,
         unstored: Vec::new(),
@@ -74,6 +75,8 @@ pub async fn run_acceptance(
     let is_wanted =
         |host: &&HostName| used.contains(host) && !report.skipped.iter().any(|skipped| skipped.host == **host);
     let wanted: Vec<&HostName> = request.hosts.iter().filter(is_wanted).collect();
+    let skipped = report.skipped.iter().map(|skipped| &skipped.host);
+    report.simulated.extend(skipped.filter(|host| project.is_simulated(host)).cloned());
     // Sending fails only when the receiver is gone, shortly before the process ends.
     let _ = events.send(Event::ExecStarted { hosts: wanted.len() });
     let api = LazyClusterApi::default();
@@ -112,7 +115,15 @@ impl AcceptanceRun<'_> {
         let opened: Vec<_> = futures_util::stream::iter(opening).buffered(self.parallel()).collect().await;
         let (mut hosts, mut held) = (Vec::new(), Vec::new());
         for (result, window) in opened.into_iter().zip(windows) {
-            match result {
+            let simulated = match &result {
+                Ok(host) => host.simulated.then_some(&host.name),
+                Err(refused) => refused.simulated.then_some(&refused.skipped.host),
+            };
+            // A host may be in two batches.
+            if let Some(host) = simulated.filter(|host| !report.simulated.contains(host)) {
+                report.simulated.push(host.clone());
+            }
+            match result.map_err(|refused| refused.skipped) {
                 Ok(host) => {
                     hosts.push(host);
                     held.push(window);

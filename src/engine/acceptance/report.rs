@@ -21,6 +21,9 @@ pub struct AcceptanceReport {
     pub cluster: String,
     /// The set that ran: `quick`.
     pub set: String,
+    /// Simulated hosts, and hosts with simulated hardware, tested or not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub simulated: Vec<HostName>,
     /// Every test of the set, in its order.
     pub tests: Vec<TestReport>,
     /// Hosts that were not tested.
@@ -220,6 +223,7 @@ mod tests {
             run: "r".into(),
             cluster: "c".into(),
             set: "quick".into(),
+            simulated: Vec::new(),
             tests: vec![test],
             skipped: Vec::new(),
             unstored: Vec::new(),

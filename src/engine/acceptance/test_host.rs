@@ -53,6 +53,13 @@ impl TestSession<'_> {
     }
 }
 
+/// A host that is not tested.
+pub(super) struct RefusedHost {
+    pub skipped: SkippedHost,
+    /// Whether it is a sandbox, or reported that its hardware is simulated.
+    pub simulated: bool,
+}
+
 /// A host whose lock this run holds.
 pub(super) struct TestHost<'s> {
     pub name: HostName,
@@ -63,6 +70,8 @@ pub(super) struct TestHost<'s> {
     pub adapters: BTreeMap<String, Option<f64>>,
     /// Its file of proofs, as it is.
     pub proofs: Option<UntrustedText>,
+    /// Whether it reported that its hardware is simulated.
+    pub simulated: bool,
     facts: Facts,
 }
 
@@ -76,19 +85,25 @@ pub(super) async fn open_test_host(
     name: &HostName,
     facts: &BTreeSet<&'static str>,
     service: TestService<'_, '_>,
-) -> Result<TestHost<'static>, SkippedHost> {
-    let skip = |reason: UntrustedText, unreachable| SkippedHost { host: name.clone(), reason, unreachable };
+) -> Result<TestHost<'static>, RefusedHost> {
+    let refuse = |reason: UntrustedText, unreachable, simulated| RefusedHost {
+        skipped: SkippedHost { host: name.clone(), reason, unreachable },
+        simulated,
+    };
     if project.is_simulated(name) {
-        return Err(skip("a sandbox cannot be measured".into(), false));
+        return Err(refuse("a sandbox cannot be measured".into(), false, true));
     }
     let request = SessionRequest { project, options, host: name, secrets: &project.secrets, logs_in: false };
-    let link = <dyn HostSession>::open(request).await.map_err(|error| skip(describe_transport_error(&error), true))?;
+    let link = <dyn HostSession>::open(request)
+        .await
+        .map_err(|error| refuse(describe_transport_error(&error), true, false))?;
     let mut host = TestHost::new(project, name, TestSession::Own(link));
     match host.prepare(project, options, facts, service).await {
         Ok(()) => Ok(host),
         Err(reason) => {
+            let simulated = host.simulated;
             host.link.close().await;
-            Err(skip(reason, false))
+            Err(refuse(reason, false, simulated))
         }
     }
 }
@@ -100,7 +115,7 @@ fn find_address(project: &Project, name: &HostName) -> String {
 
 /// Returns the probes that tests need, with the facts that their results and programs depend on.
 pub(super) fn list_test_probes(facts: &BTreeSet<&'static str>) -> BTreeSet<Probe> {
-    let names = ["holders", "rdma", "boot"].into_iter().chain(facts.iter().copied());
+    let names = ["holders", "rdma", "boot", "simulated"].into_iter().chain(facts.iter().copied());
     let facts = names.map(|name| Probe::Fact { name: name.to_owned() });
     facts.chain([Probe::Records]).collect()
 }
@@ -114,6 +129,7 @@ impl<'s> TestHost<'s> {
             address: find_address(project, name),
             adapters: BTreeMap::new(),
             proofs: None,
+            simulated: false,
             facts: Facts::default(),
         }
     }
@@ -122,7 +138,8 @@ impl<'s> TestHost<'s> {
     #[cfg(test)]
     pub fn answering(name: &str, link: impl HostSession + 'static) -> Self {
         let (name, address, link) = (HostName::new(name), name.to_owned(), TestSession::Own(Box::new(link)));
-        Self { name, link, address, adapters: BTreeMap::new(), proofs: None, facts: Facts::default() }
+        let (adapters, facts) = (BTreeMap::new(), Facts::default());
+        Self { name, link, address, adapters, proofs: None, simulated: false, facts }
     }
 
     /// Replaces the facts that were read.
@@ -197,9 +214,11 @@ impl<'s> TestHost<'s> {
         window: &mut TestWindow<'_>,
         drains: bool,
     ) -> Result<(), UntrustedText> {
-        let holders = Probe::Fact { name: "holders".to_owned() };
-        let observation = self.link.observe(&BTreeSet::from([holders, Probe::Records]), &project.secrets).await;
+        let [holders, simulated] = ["holders", "simulated"].map(|name| Probe::Fact { name: name.to_owned() });
+        let probes = BTreeSet::from([holders, simulated, Probe::Records]);
+        let observation = self.link.observe(&probes, &project.secrets).await;
         let observation = observation.map_err(|error| describe_transport_error(&error))?;
+        self.note_simulated(&observation);
         if let Ok(ProbeReading::Records(state)) = observation.get(&Probe::Records)
             && let Some(mark) = state.window.as_ref().filter(|mark| drains || TestWindow::is_left_by_tests(mark))
         {
@@ -225,10 +244,16 @@ impl<'s> TestHost<'s> {
     ) -> Result<(), UntrustedText> {
         let observation = self.link.observe(&list_test_probes(facts), &project.secrets).await;
         let observation = observation.map_err(|error| describe_transport_error(&error))?;
+        self.note_simulated(&observation);
         let holders = if by_jobs { list_lasting_holders(&observation) } else { list_device_holders(&observation) };
         refuse_in_use(holders)?;
         self.read_observation(project, &observation);
         Ok(())
+    }
+
+    /// Notes whether the host reports simulated hardware, also if it is not tested after all.
+    fn note_simulated(&mut self, observation: &Observation) {
+        self.simulated |= Facts::from_observation(observation).is_hardware_simulated();
     }
 
     /// Takes over the answers to [`list_test_probes`].

@@ -4,10 +4,11 @@
 //! Content-Security-Policy names the digest of its one style: nothing else is loaded or run.
 
 use super::{
-    MeasurementEnd, describe_comparison, describe_counts, describe_end, name_measurement, name_test, split_rows,
+    MeasurementEnd, describe_comparison, describe_counts, describe_end, fold_host_names, name_measurement, name_test,
+    split_rows,
 };
 use crate::engine::{AcceptanceReport, TestReport, TestRow};
-use crate::view::drift::html::escape::{html_line, html_prose};
+use crate::view::drift::html::escape::{html_line, html_prose, html_truncated};
 use crate::view::{escape, format_duration};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -68,6 +69,10 @@ fn render_top(report: &AcceptanceReport) -> String {
         if report.interrupted { " · interrupted" } else { "" }
     );
     let sentence = |text: &str| html_prose(text, MAX_SENTENCE_CHARS);
+    if !report.simulated.is_empty() {
+        let hosts = html_truncated(&fold_host_names(&report.simulated), MAX_SENTENCE_CHARS);
+        top += &format!("<p class=\"open\">Simulated, no real hardware: {hosts}</p>\n");
+    }
     for fault in report.tests.iter().flat_map(|test| &test.faults) {
         let evidence: String = fault.evidence.iter().map(|line| format!("<li>{}</li>", sentence(line))).collect();
         top += &format!("<h2 class=\"bad\">bad: {}</h2>\n<ul>{evidence}</ul>\n", sentence(&fault.part));

@@ -1,8 +1,8 @@
 //! Acceptance tests as Markdown for a comment, an issue or a chat: bad parts first, passed measurements as one line.
 
 use super::{
-    MeasurementEnd, describe_comparison, describe_counts, describe_end, describe_range, name_measurement, name_test,
-    split_rows,
+    MeasurementEnd, describe_comparison, describe_counts, describe_end, describe_range, fold_host_names,
+    name_measurement, name_test, split_rows,
 };
 use crate::engine::{AcceptanceReport, FabricFault, TestReport, TestRow};
 use crate::view::markdown::page::{MarkdownPage, code_span, prose_span};
@@ -19,6 +19,10 @@ pub fn write_markdown(report: &AcceptanceReport, out: &mut dyn Write) -> io::Res
     let mut page = MarkdownPage::default();
     let word = if report.is_accepted() { "accepted" } else { "not accepted" };
     page.push_section("heading", &[format!("### forge test: {word}, {}\n\n", describe_counts(report))]);
+    if !report.simulated.is_empty() {
+        let hosts = code_span(&fold_host_names(&report.simulated), MAX_NAME_CHARS);
+        page.push_section("notice", &[format!("> **Simulated, no real hardware:** {hosts}\n\n")]);
+    }
     page.push_section("summary", &[render_summary(report)]);
     let parts = report.tests.iter().flat_map(|test| &test.faults);
     parts.for_each(|fault| page.push_section("bad part", &[render_fault(fault)]));

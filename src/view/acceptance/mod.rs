@@ -54,6 +54,11 @@ impl MeasurementEnd {
     }
 }
 
+/// Returns the names of hosts, folded: `gpu[02:10],gpu15`.
+fn fold_host_names(hosts: &[HostName]) -> String {
+    fold::fold_names(hosts.iter().map(HostName::as_str))
+}
+
 /// Returns the name of a test. If the run has it several times, the parameters that differ follow.
 fn name_test(report: &AcceptanceReport, test: &TestReport) -> String {
     let same: Vec<&TestReport> = report.tests.iter().filter(|other| other.test == test.test).collect();

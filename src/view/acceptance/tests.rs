@@ -61,6 +61,25 @@ fn lost_host_is_named_in_every_format() {
     assert!(render(&report, write_text).contains("1 host lost"));
 }
 
+/// Also a host that was not tested: its devices are not real either.
+#[test]
+fn simulated_hosts_come_before_results() {
+    let mut report = sample::acceptance_report();
+    let write_text: AcceptanceWriter = |report, out| write_text(report, report.exit_code(), out);
+    for writer in [write_text, write_markdown, write_html] {
+        assert!(!render(&report, writer).to_lowercase().contains("simulated"), "each host is real");
+    }
+    report.simulated = ["gpu-1", "gpu-2"].map(crate::model::HostName::new).into();
+    let text = render(&report, write_text);
+    assert!(text.starts_with("simulated, no real hardware: gpu-[1:2]\n\n"), "{text}");
+    let markdown = render(&report, write_markdown);
+    assert!(markdown.contains("\n> **Simulated, no real hardware:** ` gpu-[1:2] `\n"), "{markdown}");
+    let html = render(&report, write_html);
+    assert!(html.contains("<p class=\"open\">Simulated, no real hardware: gpu-[1:2]</p>"), "{html}");
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["simulated"], serde_json::json!(["gpu-1", "gpu-2"]));
+}
+
 #[test]
 fn run_without_measurements_is_an_error_in_junit() {
     let mut report = sample::acceptance_report();

@@ -7,6 +7,7 @@ use super::{
 use crate::engine::{AcceptanceReport, TestReport, TestRow};
 use crate::model::ExitCode;
 use crate::view::style::{BAD, DIM, GOOD, HEAD, UNKNOWN, paint};
+use crate::view::text::shared_lines::write_simulated;
 use crate::view::{escape, format_count, format_duration};
 use std::io::{self, Write};
 
@@ -16,8 +17,9 @@ const LISTED_PASSES: usize = 12;
 /// Up to this number of measurements that lack a result for the same reason are named after the first.
 const NAMED_OTHERS: usize = 6;
 
-/// Writes each test with its measurements, then skipped hosts and the counts.
+/// Writes simulated hosts, then each test with its measurements, then skipped hosts and the counts.
 pub fn write_text(report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+    write_simulated(&report.simulated, out)?;
     report.tests.iter().try_for_each(|test| write_test(&name_test(report, test), test, out))?;
     for skipped in &report.skipped {
         let reason = escape::escape_untrusted(&skipped.reason);

@@ -27,7 +27,7 @@ mod rehearsal;
 mod report;
 mod runs;
 mod sandboxes;
-mod shared_lines;
+pub(super) mod shared_lines;
 pub(super) mod step;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 /// Lists simulated hosts first, before any result about them.
-pub(super) fn write_simulated<'a>(
+pub(in crate::view) fn write_simulated<'a>(
     hosts: impl IntoIterator<Item = &'a HostName>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
