@@ -10,7 +10,8 @@ use crate::model::Value;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-/// A row of the table. The facts `workload`, `nccl`, `traffic`, `pod_network` and `peers` exist only here.
+/// A row of the table. The facts `declared_lanes`, `workload`, `nccl`, `traffic`, `pod_network` and `peers` exist only
+/// here.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct QuestionRow {
@@ -23,6 +24,8 @@ struct QuestionRow {
     when: Option<String>,
     /// A template: the evidence, or nothing.
     finds: String,
+    /// A template: if nothing was found, why the answer is unknown; or nothing.
+    unknown: Option<String>,
     /// A template: what was seen if nothing was found.
     clear: String,
     cause: String,
@@ -37,6 +40,7 @@ struct CompiledQuestion {
     after: Vec<String>,
     when: Option<TemplateProgram>,
     finds: TemplateProgram,
+    unknown: Option<TemplateProgram>,
     clear: TemplateProgram,
 }
 
@@ -88,6 +92,7 @@ fn compile_row(row: &Value) -> Result<CompiledQuestion, String> {
     Ok(CompiledQuestion {
         when: row.when.as_deref().map(|text| compile(text, TemplateForm::Expression)).transpose()?,
         finds: compile(&row.finds, TemplateForm::Template)?,
+        unknown: row.unknown.as_deref().map(|text| compile(text, TemplateForm::Template)).transpose()?,
         clear: compile(&row.clear, TemplateForm::Template)?,
         after: row.after,
         question: SlowQuestion {
@@ -110,9 +115,13 @@ impl CompiledQuestion {
                 return Ok(QuestionAnswer::NotApplicable);
             }
             let found = render_text(&self.finds, bindings)?;
-            match found.is_empty() {
-                true => render_text(&self.clear, bindings).map(|seen| QuestionAnswer::Clear(seen.into())),
-                false => Ok(QuestionAnswer::Found(found.into())),
+            if !found.is_empty() {
+                return Ok(QuestionAnswer::Found(found.into()));
+            }
+            let unknown = self.unknown.as_ref().map(|template| render_text(template, bindings)).transpose()?;
+            match unknown.filter(|why| !why.is_empty()) {
+                Some(why) => Err(why),
+                None => render_text(&self.clear, bindings).map(|seen| QuestionAnswer::Clear(seen.into())),
             }
         };
         result().unwrap_or_else(|why: String| QuestionAnswer::Unknown(why.into()))

@@ -44,6 +44,7 @@ fn healthy_facts() -> BTreeMap<String, Value> {
         "pod_network": {"address": "10.0.14.5", "interface": "eth0", "infiniband": false, "is_node_address": true,
             "node_address": "10.0.14.5"},
         "peers": [],
+        "declared_lanes": null,
     });
     all.as_object().unwrap().clone().into_iter().collect()
 }
@@ -168,6 +169,63 @@ fn each_fault_is_found_by_its_question_alone() {
     let tested: Vec<&str> = cases.iter().map(|(name, ..)| *name).collect();
     let names: Vec<String> = questions.list_questions().into_iter().map(|question| question.name).collect();
     assert_eq!(names, tested, "each question has a case, in the table's order");
+}
+
+/// Half of the lanes are those of a split cable, or what failed lanes left.
+#[test]
+fn split_port_is_decided_by_the_declaration_or_by_ports_of_its_speed() {
+    let ask_lanes = |declared: Value, others: [(u64, &str, &str); 2]| {
+        let mut facts = healthy_facts();
+        for (device, (width, lanes, speed)) in others.into_iter().enumerate() {
+            let port = facts.get_mut("rdma").unwrap().pointer_mut(&format!("/{device}/ports/0")).unwrap();
+            let rate = width as f64 * 100.0;
+            for (key, value) in [
+                ("class", json!("infiniband")),
+                ("width", json!(width)),
+                ("lanes", json!(lanes)),
+                ("speed", json!(speed)),
+                ("rate", json!(rate)),
+            ] {
+                port[key] = value;
+            }
+        }
+        facts.insert("declared_lanes".to_owned(), declared);
+        ask(facts).into_iter().find(|(name, _)| name == "lanes").unwrap().1
+    };
+    let (full, split, lost) = ((4, "full", "NDR"), (2, "split", "NDR"), (1, "lost", "NDR"));
+    let found = |text: &str| QuestionAnswer::Found(text.into());
+    let clear = |text: &str| QuestionAnswer::Clear(text.into());
+    let halved = "mlx5_1 port 1: 2 lanes of NDR, 200.0 Gb/s";
+    assert_eq!(ask_lanes(json!(null), [full, split]), found(&format!("{halved} (1 other port of NDR has more lanes)")));
+    assert_eq!(ask_lanes(json!(4), [full, split]), found(&format!("{halved} (declared: 4 lanes)")));
+    assert_eq!(ask_lanes(json!(2), [full, split]), clear("each did (declared: 2 lanes)"));
+    assert_eq!(ask_lanes(json!(2), [split, split]), clear("each did (declared: 2 lanes)"));
+    assert_eq!(
+        ask_lanes(json!(2), [split, lost]),
+        found("mlx5_1 port 1: 1 lanes of NDR, 100.0 Gb/s (declared: 2 lanes)")
+    );
+    let undecided = |device: &str, speed: &str| {
+        format!(
+            "{device} port 1: 2 lanes of {speed}, by a split cable or because the others failed \
+             (the recipe ib-ports declares `width`)"
+        )
+    };
+    let both = format!("{}; {}", undecided("mlx5_0", "NDR"), undecided("mlx5_1", "NDR"));
+    assert_eq!(ask_lanes(json!(null), [split, split]), QuestionAnswer::Unknown(both.into()));
+    assert_eq!(
+        ask_lanes(json!(null), [full, (2, "split", "HDR")]),
+        QuestionAnswer::Unknown(undecided("mlx5_1", "HDR").into()),
+        "ports of another speed decide nothing"
+    );
+    assert_eq!(ask_lanes(json!(null), [full, full]), clear("each did"));
+}
+
+#[test]
+fn port_that_prints_no_lanes_is_unknown() {
+    let mut facts = healthy_facts();
+    facts.get_mut("rdma").unwrap()[0]["ports"][0]["lanes"] = json!(null);
+    let answer = ask(facts).into_iter().find(|(name, _)| name == "lanes").unwrap().1;
+    assert_eq!(answer, QuestionAnswer::Unknown("mlx5_0 port 1: its rate names no lanes".into()));
 }
 
 #[test]

@@ -1,5 +1,7 @@
-//! Inputs of the questions in addition to observed facts: growth of counters, the job's pods, and differences from similar hosts.
+//! Inputs of the questions in addition to observed facts: growth of counters, the pods of the job, declared lanes, and
+//! differences from similar hosts.
 
+use crate::config::Project;
 use crate::facts::Facts;
 use crate::facts::command::nccl_log::parse_nccl_log;
 use crate::facts::outliers::OutlierReport;
@@ -61,6 +63,15 @@ fn build_port(after: &Value, before: &Value) -> Value {
     let words: u64 = ["port_xmit_data", "port_rcv_data"].iter().filter_map(|name| grown.get(*name)).sum();
     let name = format!("{}/{}", after["name"].as_str().unwrap_or("?"), after["port"]);
     json!({ "name": name, "bytes": words * WORD_BYTES, "grown": grown })
+}
+
+/// Returns the lanes that the recipe ib-ports declares for the ports of a host, as the fact `declared_lanes`; null if
+/// it is not declared.
+pub(super) fn find_declared_lanes(project: &Project, host: &HostName) -> Value {
+    let instances = project.instances.get(host).into_iter().flatten();
+    let mut declared = instances.filter(|instance| instance.recipe.name == "ib-ports" && !instance.absent);
+    let width = declared.next().and_then(|instance| instance.params.get("width"));
+    width.map_or(Value::Null, |width| width.value.clone())
 }
 
 /// Returns the pods of a job on a host, as the fact `workload`.

@@ -3,7 +3,7 @@
 mod derived_facts;
 mod pod_network;
 
-use self::derived_facts::{build_traffic, describe_peers, describe_pods, describe_transport};
+use self::derived_facts::{build_traffic, describe_peers, describe_pods, describe_transport, find_declared_lanes};
 use self::pod_network::describe_pod_network;
 use super::acceptance::AcceptanceReport;
 use super::cluster_nodes::{LazyClusterApi, find_declared_node};
@@ -172,6 +172,7 @@ pub async fn diagnose_slow_job(
             Err(why) => Err(why.clone()),
         };
         let derived = [
+            ("declared_lanes", Ok(find_declared_lanes(project, &host.host))),
             ("pod_network", node.and_then(|node| describe_pod_network(node, &host.facts))),
             ("traffic", traffic),
             ("workload", Ok(describe_pods(own))),
