@@ -269,8 +269,8 @@ fn pending_step_shows_what_its_check_printed() {
     };
     let hosts = vec![pending("a", "process 812 has the old limit"), pending("b", "process 9 has the old limit")];
     let shown = render_report(&sample::report("apply", hosts));
-    let printed = "    needs restart\n    the check on a printed:\n      | process 812 has the old limit\n    \
-                   = same on 2 hosts: a,b\n";
+    let printed = "    needs restart\n    at recipes/base.yaml:7:5\n    the check on a printed:\n      | process 812 has \
+                   the old limit\n    = same on 2 hosts: a,b\n";
     assert!(shown.contains(printed), "{shown}");
 }
 
