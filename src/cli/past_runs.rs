@@ -116,16 +116,32 @@ pub fn read_listed_tests(file: &TestReportFile) -> ListedRun {
 /// Finds a run by its name, a unique prefix of it or `last`, and reads it.
 ///
 /// # Errors
-/// Usage: the name matches no run, or several. Unexpected: the run cannot be read.
+/// Usage: the name matches no run, several, or a run of tests. Unexpected: the run cannot be read.
 pub fn find_run<B>(cx: &VerbContext<'_, B>, folders: &[RunFolder], name: &str) -> Result<PastRun, CliError> {
-    let folder = find_run_folder(folders, name).map_err(|error| match folders.is_empty() {
-        true => error.note(match cx.typed.inventory_flag.as_deref().or(cx.environment.inventory.as_deref()) {
-            Some(inventory) => format!("no runs of the cluster of `{inventory}` in `{}`", state_folder(cx)),
-            None => format!("no runs in `{}`", state_folder(cx)),
-        }),
+    let error = match find_run_folder(folders, name) {
+        Ok(folder) => return read_run(folder),
+        Err(error) => error,
+    };
+    if let Some(report) = find_test_report(cx, folders, name)? {
+        let error = CliError::usage(format!("`{}` is a run of tests", report.run));
+        let hint = format!("`forge test --set {} --against {}` compares with it", report.set, report.run);
+        return Err(error.hint(hint));
+    }
+    Err(match folders.is_empty() {
+        true => error.note(describe_missing_runs(cx)?),
         false => error,
-    })?;
-    read_run(folder)
+    })
+}
+
+/// Says where no run was found, and that there are runs of tests.
+fn describe_missing_runs<B>(cx: &VerbContext<'_, B>) -> Result<String, CliError> {
+    let inventory = cx.typed.inventory_flag.as_deref().or(cx.environment.inventory.as_deref());
+    let of_cluster = inventory.map(|inventory| format!(" of the cluster of `{inventory}`")).unwrap_or_default();
+    let tests = match list_test_reports(cx, inventory)?.is_empty() {
+        true => "",
+        false => ", except runs of tests",
+    };
+    Ok(format!("no runs{of_cluster} in `{}`{tests}", state_folder(cx)))
 }
 
 /// Finds a run of tests by its name or a unique prefix of it, unless a run in `folders` has that prefix, and reads its

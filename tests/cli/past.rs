@@ -174,6 +174,10 @@ fn show_prints_a_run_of_tests() {
     let document: serde_json::Value = serde_json::from_str(text).unwrap();
     assert_eq!((&document["result"], &document["tests"]["set"]), (&"tests".into(), &"quick".into()), "{shown}");
     assert!(place().forge(&["show", "20261122T060000-7e57"]).contains("quick"));
+    let compared = place().forge(&["runs", "--compare", "20261122T06", "last"]);
+    let why = "error: `20261122T060000-7e57` is a run of tests\n  hint: `forge test --set quick --against \
+               20261122T060000-7e57` compares with it\n";
+    assert!(compared.ends_with(why), "{compared}");
 }
 
 #[test]
