@@ -199,7 +199,10 @@ impl ClusterWriter {
                 let why = match (found, lag) {
                     (_, Some(lag)) => lag.to_string(),
                     (Some(found), _) if found["status"] == "True" => "the API serves no such kind yet".to_owned(),
-                    (Some(found), _) => found["message"].as_str().unwrap_or_default().to_owned(),
+                    (Some(found), _) => {
+                        let message = found["message"].as_str().filter(|message| !message.is_empty());
+                        message.map_or_else(|| format!("it is {}", found["status"]), str::to_owned)
+                    }
                     (None, _) => "condition not reported yet".to_owned(),
                 };
                 return Err(local_request_error(&format!("{id} is not {condition} after {limit_s} s: {why}")));
