@@ -106,7 +106,9 @@ impl MeasureContext<'_> {
         if self.is_stopped() {
             return not_measured(STOPPED, Vec::new());
         }
-        let script = build_user_program_script(unit, self.time_limit_s(), &launch.user, words);
+        // The job has the name of the unit.
+        let job = self.test.launch.as_slurm().map(|_| unit);
+        let script = build_user_program_script((unit, self.time_limit_s()), &launch.user, job, words);
         match self.run_program(launch.launcher, unit, script).await {
             Ok(end) => self.judge(&end, Vec::new(), self.expect(group, None)),
             Err(error) => {

@@ -81,19 +81,20 @@ rm -f "/run/$1.result"
 return 0
 "#;
 
-/// Like [`RUN_PROGRAM`], with the account as the third argument. The program has the mark of the measurement. A
+/// Like [`RUN_PROGRAM`], with the account as the third argument, and the name of a job of Slurm as the fourth, or none: an
+/// `srun` that is ended while it starts its tasks leaves its job. The program has the mark of the measurement. A
 /// launcher runs the programs of several groups: files of other units may be in use. `ExecStopPost` runs as the
 /// account, which cannot create a file in `/run`.
 const RUN_USER_PROGRAM: &str = r#"[ -d /run/systemd/system ] || { echo 'the host has no systemd' >&2; return 126; }
-forge_u=$1 forge_l=$2 forge_a=$3
-shift 3
+forge_u=$1 forge_l=$2 forge_a=$3 forge_j=$4
+shift 4
 id -u "$forge_a" >/dev/null 2>&1 || { echo "account $forge_a not found" >&2; return 125; }
 forge_s=0
 rm -f "/run/$forge_u.result"
 : >"/run/$forge_u.result" && chown "$forge_a" "/run/$forge_u.result"
 systemd-run --quiet --collect --wait --pipe --unit="$forge_u" --description='forge: acceptance test' \
   --uid="$forge_a" --property=WorkingDirectory='~' --setenv=FORGE_TEST="$forge_u" \
-  --property=ExecStopPost="/bin/sh -c 'echo \$\$SERVICE_RESULT \$\$EXIT_STATUS 2>/dev/null >/run/$forge_u.result || :'" \
+  --property=ExecStopPost="/bin/sh -c 'echo \$\$SERVICE_RESULT \$\$EXIT_STATUS 2>/dev/null >/run/$forge_u.result || :; [ -z $forge_j ] || scancel --quiet --name=$forge_j 2>/dev/null || :'" \
   --property=RuntimeMaxSec="$forge_l" --property=TimeoutStopSec=10 --property=LimitMEMLOCK=infinity \
   -- "$@" </dev/null || forge_s=$?
 [ "$forge_s" != 0 ] || rm -f "/run/$forge_u.result"
@@ -193,10 +194,15 @@ pub(super) fn build_stop_script(unit: &str) -> ShellFragment {
     ShellFragment::new().code("forge_test() {\n").code(STOP_SERVER).code("}\nforge_test").word(unit)
 }
 
-/// Returns the script that runs a program to its end as an account of the host.
-pub(super) fn build_user_program_script(unit: &str, limit_s: u64, user: &str, words: &[String]) -> ShellFragment {
+/// Returns the script that runs a program to its end as an account of the host. A job of Slurm that it leaves is ended.
+pub(super) fn build_user_program_script(
+    (unit, limit_s): (&str, u64),
+    user: &str,
+    job: Option<&str>,
+    words: &[String],
+) -> ShellFragment {
     let body = ShellFragment::new().code("forge_test() {\n").code(RUN_USER_PROGRAM).code("}\nforge_test");
-    add_words(body.word(unit).number(limit_s).word(user), words)
+    add_words(body.word(unit).number(limit_s).word(user).word(job.unwrap_or_default()), words)
 }
 
 /// Returns the script that starts the guard of a measurement.
