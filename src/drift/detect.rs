@@ -442,16 +442,13 @@ impl HostDriftCollector<'_, '_> {
     ) -> Option<VerifyPlan> {
         let is_open = |recipe: &&str| self.has_open_step(recipe);
         let open: BTreeSet<&str> = changed.iter().copied().filter(is_open).collect();
-        if verify.verdict != StepVerdict::Pending || plan::reads_recipes(case, verify, &open) {
-            return None;
-        }
-        let has_open_step = self.has_open_step(&verify.recipe);
-        if has_open_step && changed.contains(&*verify.recipe) {
+        let waits = open.contains(&*verify.recipe) || plan::reads_recipes(case, verify, &open);
+        if verify.verdict != StepVerdict::Pending || waits {
             return None;
         }
         let judged = plan::assess_waiting_verification(case, verify);
         // What cannot be asked now, such as a stopped service, can be once the steps match.
-        judged.filter(|judged| !has_open_step || judged.verdict != StepVerdict::Unknown)
+        judged.filter(|judged| judged.verdict != StepVerdict::Unknown || !self.has_open_step(&verify.recipe))
     }
 
     /// Reports whether a step of the recipe differs on this host without being ignored, or could not be evaluated.

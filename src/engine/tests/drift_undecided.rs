@@ -50,6 +50,9 @@ fn verification_waits_for_the_recipes_that_it_reads() {
     let drift = stage.detect_drift();
     assert!(!list_findings(&drift).contains(&name), "{:?}", list_findings(&drift));
     assert_eq!(drift.count_findings().follow, 1);
+    // An ignored difference of that recipe hides nothing.
+    stage.replace_drift("drift: { unconfined: true, ignore: [{ step: site/page, why: testing, until: 1999-12-31 }] }");
+    assert_eq!(list_findings(&stage.detect_drift()), [name]);
     let done = stage.run_once();
     assert_eq!(done.exit_code(), 0, "{:#?}", done.report);
 }
