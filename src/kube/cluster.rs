@@ -1,7 +1,6 @@
 //! A connection to the cluster's API.
 
 use super::KubeError;
-use super::access_review::AccessReview;
 use super::helm::{HelmOptions, HelmProgram, HelmTarget};
 use super::retry::{ApiAvailability, ApiRetryPolicy};
 use super::served_kinds::ApiDiscovery;
@@ -14,7 +13,6 @@ use ::kube::Client;
 use ::kube::client::ClientBuilder;
 use ::kube::config::Kubeconfig;
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReviewSpec};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, OnceCell};
@@ -53,7 +51,7 @@ pub(super) struct ClusterApiCache {
     helm: OnceCell<HelmProgram>,
     pub(super) served: Mutex<Option<Arc<ApiDiscovery>>>,
     /// The known permissions of the account.
-    pub(super) reviews: Mutex<BTreeMap<AccessReview, bool>>,
+    pub(super) reviews: Mutex<Vec<(ResourceAttributes, bool)>>,
 }
 
 /// A permission that the user has or lacks.

@@ -33,43 +33,34 @@ impl ClusterWriter {
         stopped: CallStopFn<'_>,
     ) -> Result<String, KubeError> {
         self.check_lock()?;
-        self.looker.cluster.clear_reviews().await;
-        let done = self.perform_call(call, limit, secrets, say, stopped).await;
-        // Another step may have asked meanwhile.
+        let done = async {
+            if let ClusterCall::Job(job) = call {
+                // A job has its own limits, and its objects are deleted after each of them.
+                return self.run_job(job, secrets, say, stopped).await;
+            }
+            if let ClusterCall::Release(release) = call {
+                // A release has its own limit, and a running helm is not abandoned.
+                return self
+                    .looker
+                    .cluster
+                    .execute_release_call(release, secrets, say)
+                    .await
+                    .map(|()| call.describe_call());
+            }
+            let done = match tokio::time::timeout(limit, self.execute_object_call(call, secrets, say, stopped)).await {
+                Ok(Ok(Some(outcome))) => return Ok(outcome),
+                Ok(done) => done.map(|_| "stopped with the run".to_owned()),
+                Err(_) => Ok(format!("timed out after {:.0} s", limit.as_secs_f64())),
+            };
+            match done {
+                Ok(why) => Err(self.unfinished_call_error(call, &why).await),
+                Err(refusal) => Err(refusal.into_kube_error(self.looker.cluster.server())),
+            }
+        };
+        let done = done.await;
+        // The call may have changed a role: what was asked before, or by another step meanwhile, may no longer hold.
         self.looker.cluster.clear_reviews().await;
         done
-    }
-
-    async fn perform_call(
-        &self,
-        call: &ClusterCall,
-        limit: Duration,
-        secrets: &SecretStore,
-        say: ClusterProgressFn<'_>,
-        stopped: CallStopFn<'_>,
-    ) -> Result<String, KubeError> {
-        if let ClusterCall::Job(job) = call {
-            // A job has its own limits, and its objects are deleted after each of them.
-            return self.run_job(job, secrets, say, stopped).await;
-        }
-        if let ClusterCall::Release(release) = call {
-            // A release has its own limit, and a running helm is not abandoned.
-            return self
-                .looker
-                .cluster
-                .execute_release_call(release, secrets, say)
-                .await
-                .map(|()| call.describe_call());
-        }
-        let done = match tokio::time::timeout(limit, self.execute_object_call(call, secrets, say, stopped)).await {
-            Ok(Ok(Some(outcome))) => return Ok(outcome),
-            Ok(done) => done.map(|_| "stopped with the run".to_owned()),
-            Err(_) => Ok(format!("timed out after {:.0} s", limit.as_secs_f64())),
-        };
-        match done {
-            Ok(why) => Err(self.unfinished_call_error(call, &why).await),
-            Err(refusal) => Err(refusal.into_kube_error(self.looker.cluster.server())),
-        }
     }
 
     /// Returns the uids of the objects that calls applied since the last time, by their claims.
@@ -201,7 +192,7 @@ impl ClusterWriter {
                     (Some(found), _) if found["status"] == "True" => "the API serves no such kind yet".to_owned(),
                     (Some(found), _) => {
                         let message = found["message"].as_str().filter(|message| !message.is_empty());
-                        message.map_or_else(|| format!("it is {}", found["status"]), str::to_owned)
+                        message.map_or_else(|| format!("its status is {}", found["status"]), str::to_owned)
                     }
                     (None, _) => "condition not reported yet".to_owned(),
                 };
@@ -216,8 +207,7 @@ impl ClusterWriter {
 mod tests {
     use super::*;
     use crate::kube::ClusterReader;
-    use crate::kube::tests::{json_reply, start_api, status_reply};
-    use crate::transport::LockOwner;
+    use crate::kube::tests::{json_reply, lock_cluster, start_api, status_reply};
     use serde_json::json;
     use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -249,17 +239,7 @@ mod tests {
             _ => status_reply(404, "not found", json!({})),
         })
         .await;
-        let owner = LockOwner {
-            run: "r1".to_owned(),
-            user: "me".to_owned(),
-            controller: "here".to_owned(),
-            pid: 1,
-            process: None,
-            since: String::new(),
-            what: "forge apply".to_owned(),
-        };
-        let reader = ClusterReader::new(cluster, "lab");
-        let Ok(writer) = reader.acquire_lock(&owner, || jiff::Timestamp::UNIX_EPOCH).await else { panic!("no lock") };
+        let writer = lock_cluster(&ClusterReader::new(cluster, "lab")).await;
         let id = ObjectId {
             api_version: "apps/v1".into(),
             kind: "Deployment".into(),

@@ -77,10 +77,9 @@ impl ClusterApi {
 mod tests {
     use super::*;
     use crate::kube::ClusterReader;
-    use crate::kube::tests::{json_reply, start_api, status_reply};
+    use crate::kube::tests::{json_reply, lock_cluster, start_api, status_reply};
     use crate::model::SecretStore;
     use crate::object::ClusterCall;
-    use crate::transport::LockOwner;
     use serde_json::json;
 
     /// A namespace that an object with a finalizer keeps.
@@ -113,17 +112,8 @@ mod tests {
             _ => status_reply(404, "not found", json!({})),
         })
         .await;
-        let owner = LockOwner {
-            run: "r1".to_owned(),
-            user: "me".to_owned(),
-            controller: "here".to_owned(),
-            pid: 1,
-            process: None,
-            since: String::new(),
-            what: "forge apply".to_owned(),
-        };
         let looker = ClusterReader::new(cluster, "lab");
-        let Ok(writer) = looker.acquire_lock(&owner, || jiff::Timestamp::UNIX_EPOCH).await else { panic!("no lock") };
+        let writer = lock_cluster(&looker).await;
         let id = ObjectId { api_version: "v1".into(), kind: "Namespace".into(), namespace: None, name: "web".into() };
         let call = ClusterCall::Delete { id, uid: "u".to_owned() };
         let began = Instant::now();

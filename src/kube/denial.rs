@@ -1,12 +1,11 @@
 //! Distinguishes a missing permission from a rejection by admission: the API answers both with 403, and its status has no typed
 //! reason that differs. So forge asks the API whether the account has the permission.
 
-use super::access_review::AccessReview;
 use super::request_error::ApiRequestError;
 use super::served_kinds::ApiCollection;
 use super::{ClusterApi, KubeError};
 use crate::object::ObjectId;
-use k8s_openapi::api::authorization::v1::{SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 
 /// What the API says if the content of an object needs permissions beyond those on the object, for which it has no typed
 /// reason: `pkg/registry/rbac/validation` and `plugin/pkg/admission/gc` of Kubernetes.
@@ -52,27 +51,28 @@ impl ClusterApi {
 
     /// Asks first for all names, then for this one: most roles name none, and one quota rejects many objects.
     async fn is_permitted(&self, place: &ApiCollection, id: &ObjectId, verb: &str) -> Result<bool, KubeError> {
-        let review = |name: Option<&str>| AccessReview {
-            verb: verb.to_owned(),
-            group: place.group().to_owned(),
-            resource: place.plural().to_owned(),
+        let of_all = ResourceAttributes {
+            verb: Some(verb.to_owned()),
+            group: Some(place.group().to_owned()),
+            resource: Some(place.plural().to_owned()),
             namespace: place.namespace_of(id).map(str::to_owned),
-            name: name.map(str::to_owned),
+            ..ResourceAttributes::default()
         };
-        Ok(self.review_once(review(None)).await? || self.review_once(review(Some(&id.name))).await?)
+        let of_one = ResourceAttributes { name: Some(id.name.clone()), ..of_all.clone() };
+        Ok(self.review_once(of_all).await? || self.review_once(of_one).await?)
     }
 
     /// Returns the answer that the API gave before, if any.
-    async fn review_once(&self, review: AccessReview) -> Result<bool, KubeError> {
-        if let Some(allowed) = self.found.reviews.lock().await.get(&review) {
+    async fn review_once(&self, asked: ResourceAttributes) -> Result<bool, KubeError> {
+        if let Some((_, allowed)) = self.found.reviews.lock().await.iter().find(|(known, _)| *known == asked) {
             return Ok(*allowed);
         }
         let spec = SelfSubjectAccessReviewSpec {
-            resource_attributes: Some(review.to_attributes()),
+            resource_attributes: Some(asked.clone()),
             ..SelfSubjectAccessReviewSpec::default()
         };
         let allowed = self.review_access(spec).await?;
-        self.found.reviews.lock().await.insert(review, allowed);
+        self.found.reviews.lock().await.push((asked, allowed));
         Ok(allowed)
     }
 

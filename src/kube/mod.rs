@@ -6,7 +6,6 @@
 //! Each request has a time limit. Nothing here prints.
 
 mod access;
-mod access_review;
 mod api;
 mod api_message;
 mod callbacks;

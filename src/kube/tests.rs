@@ -6,6 +6,7 @@ use crate::model::SecretStore;
 use crate::model::Value;
 use crate::object::{ClusterAccess, ClusterNode, DEFAULT_NAMESPACE, ObjectDryRun, ObjectId, ObjectState};
 use crate::probe::{Probe, ProbeReading};
+use crate::transport::LockOwner;
 use camino::Utf8PathBuf;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -27,6 +28,21 @@ pub(in crate::kube) async fn start_api(
     answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
 ) -> (ClusterApi, Server) {
     start_api_in(DEFAULT_NAMESPACE, answer).await
+}
+
+/// Locks a cluster whose API stores what is written.
+pub(in crate::kube) async fn lock_cluster(reader: &ClusterReader) -> ClusterWriter {
+    let owner = LockOwner {
+        run: "r1".to_owned(),
+        user: "me".to_owned(),
+        controller: "here".to_owned(),
+        pid: 1,
+        process: None,
+        since: String::new(),
+        what: "forge apply".to_owned(),
+    };
+    let Ok(writer) = reader.acquire_lock(&owner, || jiff::Timestamp::UNIX_EPOCH).await else { panic!("no lock") };
+    writer
 }
 
 /// Like [`api`], for an inventory that sets the namespace of forge's objects.

@@ -1,14 +1,13 @@
 //! Runs against a server that stores objects, and reports the workload and pod status that the test defines.
 
 use crate::artifact::server::{Reply, Request};
-use crate::kube::tests::{json_reply, start_api, status_reply};
+use crate::kube::tests::{json_reply, lock_cluster, start_api, status_reply};
 use crate::kube::{ClusterReader, KubeError};
 use crate::model::{SecretStore, Value};
 use crate::object::ClusterCall;
 use crate::object::{JobCall, JobEndPredicates, JobGoal, JobLogRules};
 use crate::object::{ObjectId, ProofState};
 use crate::probe::{Probe, ProbeReading};
-use crate::transport::LockOwner;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -123,17 +122,8 @@ async fn run_workload(call: &ClusterCall, play: SimulatedWorkload, stopped: bool
     kept.lock().unwrap().insert("/api/v1/namespaces/forge-provisioner".to_owned(), json!({ "metadata": {} }));
     let (shown, own) = (kept.clone(), kept.clone());
     let (cluster, _server) = start_api(move |request| reply_to(request, &play, &shown)).await;
-    let owner = LockOwner {
-        run: "r1".to_owned(),
-        user: "me".to_owned(),
-        controller: "here".to_owned(),
-        pid: 1,
-        process: None,
-        since: String::new(),
-        what: "forge apply".to_owned(),
-    };
     let looker = ClusterReader::new(cluster, "lab");
-    let Ok(writer) = looker.acquire_lock(&owner, || jiff::Timestamp::UNIX_EPOCH).await else { panic!("no lock") };
+    let writer = lock_cluster(&looker).await;
     let secrets = SecretStore::default();
     let said = writer.execute_call(call, Duration::from_secs(60), &secrets, &|_: &str| {}, &|| stopped).await;
     let left = own.lock().unwrap().keys().filter(|path| path.contains("/jobs/")).count();
