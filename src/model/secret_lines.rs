@@ -1,8 +1,8 @@
 //! The parts of a secret with several lines that are masked by themselves, as output is often shown by line.
 //!
-//! Each line is one: what is not masked may leak, and no rule tells all passwords from ordinary text. Except for two
-//! lines that objects and kubeconfigs begin with, and that other objects begin with too: masked everywhere, they would
-//! make each of these look secret. The value of a key that names a secret is a part as well, without its key.
+//! Each line is one: no rule tells all passwords from ordinary text. The lines `apiVersion: …` and `kind: …` are not: a
+//! kubeconfig begins with them as every object does. The value of a key that names a secret is a part as well, without
+//! its key.
 
 /// The shortest line, in bytes, that is masked by itself.
 const SHORTEST_LINE: usize = 12;

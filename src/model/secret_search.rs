@@ -1,60 +1,56 @@
 //! Searches a text for all forms of all secrets at once: a run may have thousands of forms, and hosts print megabytes.
-//!
-//! The first bytes of every form are in an index, so that a text is read once, whatever the number of forms. The index
-//! grows with each secret: exports arrive while a run prints.
 
+use aho_corasick::AhoCorasick;
 use secrecy::{ExposeSecret, SecretString};
-use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::OnceLock;
 
-/// The bytes of a form that the index holds; no form is shorter.
-const PREFIX: usize = 4;
-
-/// The number of bits of the filter: few enough for the processor's cache.
-const FILTER_BITS: usize = 1 << 16;
+/// Replaces a text that could not be searched.
+const UNSEARCHED: &str = "(hidden: too many secrets to search for)";
 
 /// The forms of secrets, each with the name of its secret.
 #[derive(Clone, Default)]
 pub(super) struct SecretForms {
-    by_prefix: HashMap<[u8; PREFIX], Vec<(SecretString, String)>>,
-    /// One bit per hash of a prefix: most places of a text need no look-up.
-    filter: Vec<u64>,
+    forms: Vec<(SecretString, String)>,
+    /// Built by the first search after a change; `None` if the forms are too many.
+    searcher: OnceLock<Option<AhoCorasick>>,
 }
 
 impl SecretForms {
-    /// Adds the forms of a secret. Forms shorter than the prefix are left out.
+    /// Adds the forms of a secret.
     pub fn add_forms(&mut self, name: &str, forms: Vec<SecretString>) {
-        self.filter.resize(FILTER_BITS / 64, 0);
-        for form in forms {
-            let Some(prefix) = form.expose_secret().as_bytes().first_chunk::<PREFIX>().copied() else { continue };
-            self.set_bit(prefix);
-            self.by_prefix.entry(prefix).or_default().push((form, name.to_owned()));
-        }
+        self.forms.extend(forms.into_iter().map(|form| (form, name.to_owned())));
+        self.searcher = OnceLock::new();
     }
 
     /// Removes the forms of a secret.
     pub fn remove_forms(&mut self, name: &str) {
-        self.by_prefix.values_mut().for_each(|forms| forms.retain(|(_, of)| of != name));
+        self.forms.retain(|(_, of)| of != name);
+        self.searcher = OnceLock::new();
     }
 
     /// Returns `text` with all forms replaced by `(secret NAME)`. Forms that overlap are replaced together, by the name
     /// of the longest: of none of them a part remains.
     pub fn replace_forms(&self, text: &str) -> String {
-        let mut matches = self.find_matches(text).peekable();
-        if matches.peek().is_none() {
+        if self.forms.is_empty() {
             return text.to_owned();
         }
+        let Some(searcher) = self.searcher() else { return UNSEARCHED.to_owned() };
+        let mut matches: Vec<(Range<usize>, usize)> =
+            searcher.find_overlapping_iter(text).map(|found| (found.range(), found.pattern().as_usize())).collect();
+        matches.sort_by_key(|(range, _)| range.start);
         let (mut out, mut shown) = (String::with_capacity(text.len()), 0);
+        let mut matches = matches.into_iter().peekable();
         while let Some((mut range, mut longest)) = matches.next() {
             let mut length = range.len();
-            while let Some((next, name)) = matches.next_if(|(next, _)| next.start < range.end) {
+            while let Some((next, form)) = matches.next_if(|(next, _)| next.start < range.end) {
                 if next.len() > length {
-                    (length, longest) = (next.len(), name);
+                    (length, longest) = (next.len(), form);
                 }
                 range.end = range.end.max(next.end);
             }
             out.push_str(&text[shown..range.start]);
-            out.push_str(&format!("(secret {longest})"));
+            out.push_str(&format!("(secret {})", self.forms[longest].1));
             shown = range.end;
         }
         out.push_str(&text[shown..]);
@@ -63,38 +59,13 @@ impl SecretForms {
 
     /// Reports whether `text` contains a form.
     pub fn occur_in(&self, text: &str) -> bool {
-        self.find_matches(text).next().is_some()
+        !self.forms.is_empty() && self.searcher().is_none_or(|searcher| searcher.is_match(text))
     }
 
-    /// Returns the longest match at each place of the text that has one, with the name of its secret.
-    fn find_matches<'s>(&'s self, text: &'s str) -> impl Iterator<Item = (Range<usize>, &'s str)> {
-        let bytes = text.as_bytes();
-        let places = bytes.windows(PREFIX).enumerate().filter(|_| !self.filter.is_empty());
-        places.filter_map(move |(start, window)| {
-            let prefix = *window.first_chunk::<PREFIX>()?;
-            let forms = self.has_bit(prefix).then(|| self.by_prefix.get(&prefix))??;
-            let found = forms.iter().filter(|(form, _)| bytes[start..].starts_with(form.expose_secret().as_bytes()));
-            let (form, name) = found.max_by_key(|(form, _)| form.expose_secret().len())?;
-            Some((start..start + form.expose_secret().len(), name.as_str()))
-        })
+    fn searcher(&self) -> Option<&AhoCorasick> {
+        let forms = || self.forms.iter().map(|(form, _)| form.expose_secret());
+        self.searcher.get_or_init(|| AhoCorasick::new(forms()).ok()).as_ref()
     }
-
-    fn set_bit(&mut self, prefix: [u8; PREFIX]) {
-        let bit = hash_prefix(prefix);
-        if let Some(word) = self.filter.get_mut(bit / 64) {
-            *word |= 1 << (bit % 64);
-        }
-    }
-
-    fn has_bit(&self, prefix: [u8; PREFIX]) -> bool {
-        let bit = hash_prefix(prefix);
-        self.filter.get(bit / 64).is_some_and(|word| word & (1 << (bit % 64)) != 0)
-    }
-}
-
-/// Multiplicative hashing (Knuth): the upper bits depend on all bytes.
-fn hash_prefix(prefix: [u8; PREFIX]) -> usize {
-    (u32::from_le_bytes(prefix).wrapping_mul(0x9e37_79b1) >> 16) as usize
 }
 
 #[cfg(test)]
