@@ -1,6 +1,7 @@
 //! The list of dnf's plugin `versionlock`: which package it holds at which version. Pure.
 
 use super::HoldObstacle;
+use toml_edit::{DocumentMut, Item, Table};
 
 /// What the list says about a package.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,25 +18,25 @@ pub(crate) enum VersionLock {
 const ARCHITECTURES: [&str; 8] = ["*", "x86_64", "noarch", "i686", "aarch64", "ppc64le", "s390x", "riscv64"];
 
 /// One entry of the list.
-struct LockEntry<'a> {
-    name: &'a str,
+struct LockEntry {
+    name: String,
     /// The entry, for people.
     text: String,
     /// The one version that it allows, perhaps followed by an architecture; `None` if it allows others.
-    version: Option<&'a str>,
+    version: Option<String>,
 }
 
 /// Returns what a versionlock list says about `name`, of which these versions are installed. The first line of the list is
 /// its path.
 pub(crate) fn find_version_lock(locks: &str, name: &str, installed: &[&str]) -> VersionLock {
     let bare = name.rsplit_once('.').map_or(name, |(bare, _)| bare);
-    let lines = locks.lines().skip(1).map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', '!']));
-    let entries: Vec<LockEntry<'_>> = match locks.lines().next().is_some_and(|path| path.ends_with(".toml")) {
-        true => parse_toml_entries(lines),
-        false => lines.filter_map(parse_entry).collect(),
+    let (path, list) = locks.split_once('\n').unwrap_or((locks, ""));
+    let entries = match path.ends_with(".toml") {
+        true => parse_toml_entries(list),
+        false => list.lines().filter_map(parse_entry).collect(),
     };
-    let own: Vec<&LockEntry<'_>> = entries.iter().filter(|entry| entry.name == name || entry.name == bare).collect();
-    let elsewhere = |entry: &&&LockEntry<'_>| !installed.iter().any(|version| entry.allows_only(version));
+    let own: Vec<&LockEntry> = entries.iter().filter(|entry| entry.name == name || entry.name == bare).collect();
+    let elsewhere = |entry: &&&LockEntry| !installed.iter().any(|version| entry.allows_only(version));
     match own.iter().find(elsewhere) {
         _ if own.is_empty() => VersionLock::None,
         Some(entry) if !installed.is_empty() => VersionLock::Elsewhere(entry.text.clone()),
@@ -53,12 +54,13 @@ pub(crate) fn find_hold_obstacle(locks: &str) -> Option<HoldObstacle> {
     Some(HoldObstacle::Disabled { file: word(), key: word(), value: word() })
 }
 
-impl LockEntry<'_> {
+impl LockEntry {
     /// Reports whether `installed` is the one version that the entry allows. An entry without an epoch allows any.
     fn allows_only(&self, installed: &str) -> bool {
-        let Some(locked) = self.version else { return false };
+        let Some(locked) = &self.version else { return false };
         let (epoch, installed) = installed.split_once(':').unwrap_or(("0", installed));
-        let (same_epoch, bare) = locked.split_once(':').map_or((true, locked), |(own, bare)| (own == epoch, bare));
+        let (same_epoch, bare) =
+            locked.split_once(':').map_or((true, locked.as_str()), |(own, bare)| (own == epoch, bare));
         let rest = bare.strip_prefix(installed);
         let is_arch =
             |rest: &str| rest.is_empty() || rest.strip_prefix('.').is_some_and(|arch| ARCHITECTURES.contains(&arch));
@@ -66,38 +68,38 @@ impl LockEntry<'_> {
     }
 }
 
-/// Parses `NAME-EPOCH:VERSION-RELEASE.ARCH`. An entry that is not of this form locks nothing.
-fn parse_entry(line: &str) -> Option<LockEntry<'_>> {
+/// Parses `NAME-EPOCH:VERSION-RELEASE.ARCH`. A line that is not of this form locks nothing, and one after `!` excludes.
+fn parse_entry(line: &str) -> Option<LockEntry> {
+    let line = line.trim();
     let name = line.rsplit_once('-')?.0.rsplit_once('-')?.0;
     let version = &line[name.len() + 1..];
     let before_arch = version.strip_suffix(".*").unwrap_or(version);
-    let version = (!before_arch.contains(['*', '?', '['])).then_some(version);
-    Some(LockEntry { name, text: line.to_owned(), version })
+    let version = (!before_arch.contains(['*', '?', '['])).then(|| version.to_owned());
+    let entry = LockEntry { name: name.to_owned(), text: line.to_owned(), version };
+    (!line.starts_with(['#', '!'])).then_some(entry)
 }
 
-/// Parses dnf 5's `name = "NAME"`, each with the conditions that follow it. A package with other conditions than one on
-/// `evr` may get other versions.
-fn parse_toml_entries<'a>(lines: impl Iterator<Item = &'a str>) -> Vec<LockEntry<'a>> {
-    let mut entries: Vec<LockEntry<'a>> = Vec::new();
-    let (mut key, mut comparator) = ("", "");
-    for line in lines {
-        let Some((word, value)) = line.split_once('=') else { continue };
-        let value = value.trim().strip_prefix('"').and_then(|value| value.split('"').next()).unwrap_or_default();
-        match word.trim() {
-            "name" => entries.push(LockEntry { name: value, text: value.to_owned(), version: None }),
-            "key" => key = value,
-            "comparator" => comparator = value,
-            "value" => {
-                let Some(entry) = entries.last_mut() else { continue };
-                entry.text = format!("{} {key} {comparator} {value}", entry.text);
-                if (key, comparator) == ("evr", "=") {
-                    entry.version = Some(value);
-                }
-            }
-            _ => {}
+/// Parses dnf 5's list of packages with conditions. A package with other conditions than one on `evr` may get other
+/// versions.
+fn parse_toml_entries(list: &str) -> Vec<LockEntry> {
+    let Ok(list) = list.parse::<DocumentMut>() else { return Vec::new() };
+    let packages = list.get("packages").and_then(Item::as_array_of_tables);
+    packages.into_iter().flatten().map(parse_toml_entry).collect()
+}
+
+fn parse_toml_entry(package: &Table) -> LockEntry {
+    let read = |table: &Table, key: &str| table.get(key).and_then(Item::as_str).unwrap_or_default().to_owned();
+    let name = read(package, "name");
+    let mut entry = LockEntry { text: name.clone(), name, version: None };
+    let conditions = package.get("conditions").and_then(Item::as_array_of_tables);
+    for condition in conditions.into_iter().flatten() {
+        let [key, comparator, value] = ["key", "comparator", "value"].map(|key| read(condition, key));
+        entry.text = format!("{} {key} {comparator} {value}", entry.text);
+        if (key.as_str(), comparator.as_str()) == ("evr", "=") {
+            entry.version = Some(value);
         }
     }
-    entries
+    entry
 }
 
 #[cfg(test)]
