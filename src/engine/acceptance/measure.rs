@@ -233,8 +233,8 @@ impl MeasureContext<'_> {
             0 => None,
             _ => Some(self.run_script(host, build_result_script(unit)).await?),
         };
-        let result = result.map(|done| String::from_utf8_lossy(&done.finished.stdout).trim().to_owned());
-        let result = result.as_deref().and_then(|line| line.split_once(' ').or(Some((line, "")))).unwrap_or_default();
+        let result = result.map(|done| String::from_utf8_lossy(&done.finished.stdout).into_owned()).unwrap_or_default();
+        let result = split_result(&result);
         let stopped_by = match was_stopped {
             true => Some(StopCause::User),
             false => (result.0 == RESULT_TIMEOUT).then_some(StopCause::Limit),
@@ -409,11 +409,11 @@ fn read_server_output(done: &HostScriptOutput) -> UntrustedText {
 
 /// Returns how a server failed that ended by itself.
 fn describe_server_failure(done: &HostScriptOutput) -> Option<String> {
-    let result = String::from_utf8_lossy(&done.finished.stderr).trim().to_owned();
     if done.finished.status != SERVER_FAILED {
         return None;
     }
-    let (result, status) = result.split_once(' ').unwrap_or((&result, ""));
+    let line = String::from_utf8_lossy(&done.finished.stderr);
+    let (result, status) = split_result(&line);
     let how = match describe_signal((result, status)) {
         Some(signal) => signal,
         None if result.is_empty() => "how it ended is not known".to_owned(),
@@ -466,6 +466,11 @@ impl ProgramEnd {
             None => describe_failure(&self.output),
         }
     }
+}
+
+/// Splits the line with a unit's result and the status of its program.
+fn split_result(line: &str) -> (&str, &str) {
+    line.trim().split_once(' ').unwrap_or((line.trim(), ""))
 }
 
 /// Returns the signal that ended a unit's program, from the unit's result and the status that the service manager names.

@@ -36,7 +36,7 @@ const START_SERVER: &str = r#"[ -d /run/systemd/system ] || { echo 'the host has
 forge_u=$1 forge_l=$2 forge_w=$3 forge_p=$4
 shift 4
 [ "$forge_w" != rdma ] || ! forge_misses rdma || return 125
-! forge_listens "$forge_w" "$forge_p" || { echo "another program listens on port $forge_p" >&2; return 123; }
+! forge_listens "$forge_w" "$forge_p" || { echo "another program listens on port $forge_p" >&2; return 122; }
 rm -f /run/forge-test-*.out /run/forge-test-*.result
 systemd-run --quiet --collect --unit="$forge_u" --description='forge: acceptance test' \
   --property=ExecStopPost="/bin/sh -c 'echo \$\$SERVICE_RESULT \$\$EXIT_STATUS 2>/dev/null >/run/$forge_u.result || :'" \
