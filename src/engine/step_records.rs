@@ -214,6 +214,7 @@ impl<'r> RecordQueue<'r> {
         let identity = plan::resource_identity(resource.as_ref());
         record.left = plan::collect_former_resources(case, &turn.expanded.id, &identity);
         record.identity = Some(identity);
+        record.earlier = plan::list_earlier_declarations(case, &turn.expanded.id, &record.digest);
         // Until the verifications of the recipe are evaluated again, as they are not for a part of its steps.
         let unverified = case.find_record(&turn.expanded.id).and_then(|last| last.get("unverified")?.as_array());
         record.unverified =

@@ -43,7 +43,7 @@ pub use name::{HostName, StepId, findings_file_name, proofs_file_name, record_fi
 pub use parallel::{map_large_parallel, map_parallel};
 pub use path_links::{list_directories, resolve_directories};
 pub use phase::{StepPhase, StepScope, VerifyLevel};
-pub use record_identity::{FormerIdentity, RecordIdentity, RecordedStart};
+pub use record_identity::{EarlierDeclaration, FormerIdentity, RecordIdentity, RecordedStart};
 pub use secret::{PLACEHOLDER_CLOSE, PLACEHOLDER_OPEN, SecretPlaceholder, SecretStore};
 pub use secret_program::{SecretProgram, SecretProgramError};
 pub use smtp_encryption::SmtpEncryption;

@@ -26,6 +26,15 @@ pub struct FormerIdentity {
     pub time: String,
 }
 
+/// A declaration of a step that an earlier apply had.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EarlierDeclaration {
+    /// Digest of the declaration, as in the record of that apply.
+    pub digest: String,
+    /// The ID of the run that applied it.
+    pub run: String,
+}
+
 /// The start of a service observed by a verified apply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordedStart {

@@ -20,6 +20,7 @@ mod host_hold;
 mod identity;
 mod images;
 mod infiniband;
+mod later_apply;
 mod left_out_needs;
 mod missing_cluster;
 mod model;
@@ -69,6 +70,7 @@ pub use host_exports::{
 };
 pub use host_hold::{HOLD_MARK, HostHold, RELEASE_HINT};
 pub use images::PlanImages;
+pub use later_apply::list_earlier_declarations;
 pub use missing_cluster::{ClusterMaker, MissingCluster};
 pub use model::{
     ChangeCertainty, CheckRun, HostPlan, HostWarning, Plan, PlanCounts, PlanPolicy, Precondition, PredictedEffects,

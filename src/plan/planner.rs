@@ -16,8 +16,8 @@ use super::unreadable_records::{warn_unread_host_records, warn_unreadable_record
 use super::verify::assess_verifications;
 use super::window::{self, WindowScope};
 use super::{
-    ObservedHost, StepInstance, canonical_json, cluster_warnings, guard, infiniband, left_out_needs, other_inventories,
-    rollout,
+    ObservedHost, StepInstance, canonical_json, cluster_warnings, guard, infiniband, later_apply, left_out_needs,
+    other_inventories, rollout,
 };
 use crate::config::{ExportedValues, Project, StepExpander, StepFilter};
 use crate::model::{ContentPool, HostName, SecretStore, StepVerdict, map_parallel};
@@ -169,6 +169,7 @@ fn plan_host(
     plan.warnings.extend(warn_unreadable_records(seen, &ground.project.cluster));
     plan.warnings.extend(warn_unread_host_records(seen));
     plan.warnings.extend(other_inventories::warn_other_inventories(&case, &turns));
+    plan.warnings.extend(later_apply::warn_later_applies(&case, &turns, &steps));
     plan.warnings.extend(left_out_needs::warn_left_out_needs(&case, &steps));
     plan.warnings.extend(window::warn_other_window(seen, &ground.project.cluster));
     plan.warnings.extend(window::warn_drained_node(seen).filter(|_| plan.window.is_none()));

@@ -3,7 +3,7 @@
 //! Records on hosts are authoritative: any controller reads them from the host. Each is one JSON file under
 //! `/var/lib/forge/applied/`, readable only by root, written to a temporary file, synced and renamed.
 
-use crate::model::{FormerIdentity, RecordIdentity, RecordedStart, StepId, Value};
+use crate::model::{EarlierDeclaration, FormerIdentity, RecordIdentity, RecordedStart, StepId, Value};
 use crate::script::ShellFragment;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,6 +73,9 @@ pub struct StepRecord {
     /// be gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<FormerIdentity>,
+    /// Earlier declarations of the step, the latest first: a plan that declares one of them again takes this apply back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<EarlierDeclaration>,
 }
 
 impl StepRecord {
@@ -98,6 +101,7 @@ impl StepRecord {
             started: None,
             identity: None,
             left: Vec::new(),
+            earlier: Vec::new(),
         }
     }
 

@@ -109,6 +109,29 @@ fn recipe_changes_are_distinguished_from_machine_changes() {
     assert_eq!(list_findings(&stage.detect_drift()), expected);
 }
 
+/// Another copy of the inventory was applied since: a plan of this one takes that back.
+#[test]
+fn declaration_of_an_earlier_run_is_named() {
+    let stage = drift_project();
+    let warnings = |stage: &SimulatedProject| -> Vec<String> {
+        let drift = stage.detect_drift();
+        drift.hosts[0].warnings.iter().map(|warning| warning.why.raw().to_owned()).collect()
+    };
+    stage.run_once();
+    stage.write_recipe("base", &BASE.replace("one", "three"));
+    assert_eq!(warnings(&stage), <[String; 0]>::default(), "a declaration that no run had");
+    stage.run_once();
+    stage.write_recipe("base", BASE);
+    let says = "takes back what run 20261121T093015-4f2a by test on test declared for `base/page`: the declaration here is \
+                that of an earlier run";
+    assert_eq!(warnings(&stage), [says]);
+    // The step alone that differs; once it is applied, it is the last one.
+    stage.run_once();
+    assert_eq!(warnings(&stage), <[String; 0]>::default());
+    stage.write_recipe("base", &BASE.replace("one", "three"));
+    assert_eq!(warnings(&stage), [says]);
+}
+
 /// The object that the step declares now was never applied, so the host did not change.
 #[test]
 fn other_path_of_a_step_is_a_recipe_change() {
