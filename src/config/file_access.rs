@@ -7,24 +7,52 @@ use std::io::Read;
 /// Files larger than this are not read. Bytes.
 pub(super) const MAX_FILE: u64 = 64 << 20;
 
+/// Resolves a path of an input file.
+///
+/// # Errors
+/// A diagnostic at `span`: the path leaves the inventory's tree, or cannot be read.
 pub(super) fn confine_path(root: &Utf8Path, text: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
-    let joined = root.join(text);
-    let escapes = || Diag::error(DiagCode::Escape, format!("`{text}` leaves the inventory's tree")).with_span(span);
-    if !is_lexically_inside(root, &joined) {
-        return Err(Box::new(escapes()));
+    resolve_confined(root, &root.join(text)).map_err(|refusal| Box::new(refusal.to_diag(root, text, text, span)))
+}
+
+/// Why a path cannot be used.
+pub(super) enum PathRefusal {
+    /// It leaves the inventory's tree; through a symbolic link or not.
+    Escapes { by_link: bool },
+    /// It cannot be resolved.
+    Unreadable(std::io::Error),
+}
+
+impl PathRefusal {
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Unreadable(error) if error.kind() == std::io::ErrorKind::NotFound)
     }
-    let unreadable = |error: std::io::Error| {
-        let diag = build_unreadable_diag(text, &describe_io_error(&error), Some(span));
-        Box::new(if error.kind() == std::io::ErrorKind::NotFound {
-            diag.hint(explain_missing(root, text))
-        } else {
-            diag
-        })
-    };
-    let path = joined.canonicalize_utf8().map_err(unreadable)?;
+
+    /// Returns the diagnostic for a path that is `shown` in it: as written, or `text` relative to `root`.
+    pub fn to_diag(&self, root: &Utf8Path, text: &str, shown: &str, span: Span) -> Diag {
+        match self {
+            Self::Escapes { by_link } => {
+                let message = format!("`{shown}` leaves the inventory's tree");
+                let diag = Diag::error(DiagCode::Escape, message).with_span(span);
+                if *by_link { diag.note("a symbolic link leads out of it") } else { diag }
+            }
+            Self::Unreadable(error) => {
+                let diag = build_unreadable_diag(shown, &describe_io_error(error), Some(span));
+                if self.is_missing() { diag.hint(explain_missing(root, text)) } else { diag }
+            }
+        }
+    }
+}
+
+/// Resolves a path and its links, all inside of `root`.
+pub(super) fn resolve_confined(root: &Utf8Path, joined: &Utf8Path) -> Result<Utf8PathBuf, PathRefusal> {
+    if !is_lexically_inside(root, joined) {
+        return Err(PathRefusal::Escapes { by_link: false });
+    }
+    let path = joined.canonicalize_utf8().map_err(PathRefusal::Unreadable)?;
     match path.starts_with(root) {
         true => Ok(path),
-        false => Err(Box::new(escapes().note("a symbolic link leads out of it"))),
+        false => Err(PathRefusal::Escapes { by_link: true }),
     }
 }
 

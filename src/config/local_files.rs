@@ -1,7 +1,7 @@
 //! Files of the inventory's tree that recipes refer to. They are read at load, so that a plan does no file I/O.
 
-use super::file_access::{build_unreadable_diag, confine_path, describe_io_error};
-use crate::diag::{Diag, DiagCode, Span};
+use super::file_access::{build_unreadable_diag, describe_io_error, resolve_confined};
+use crate::diag::{Diag, Span};
 use crate::model::Value;
 use camino::{Utf8Path, Utf8PathBuf};
 use std::collections::BTreeMap;
@@ -102,10 +102,23 @@ impl LocalFileStore {
         found.map_err(|diag| Box::new(diag.with_span(span)))
     }
 
+    /// Resolves the name of a file as written in a recipe of `folder`.
+    fn resolve_file(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
+        let joined = self.root.join(folder).join(name);
+        resolve_confined(&self.root, &joined).map_err(|refusal| {
+            let diag = refusal.to_diag(&self.root, folder.join(name).as_str(), name, span);
+            // Built-in recipes have no folder of their own.
+            let explains = refusal.is_missing() && folder != self.root;
+            Box::new(if explains {
+                diag.note("paths in a recipe are relative to the folder of the recipe")
+            } else {
+                diag
+            })
+        })
+    }
+
     fn find_file(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Utf8PathBuf, Box<Diag>> {
-        let joined = folder.join(name);
-        let path = confine_path(&self.root, joined.as_str(), span)
-            .map_err(|diag| restore_written_name(*diag, joined.as_str(), name, folder != self.root))?;
+        let path = self.resolve_file(folder, name, span)?;
         // A Helm chart may be a folder.
         match path.is_file() || path.join("Chart.yaml").is_file() {
             true => Ok(path),
@@ -114,9 +127,7 @@ impl LocalFileStore {
     }
 
     fn read_content(&self, folder: &Utf8Path, name: &str, span: Span) -> Result<Value, Box<Diag>> {
-        let joined = folder.join(name);
-        let path = confine_path(&self.root, joined.as_str(), span)
-            .map_err(|diag| restore_written_name(*diag, joined.as_str(), name, folder != self.root))?;
+        let path = self.resolve_file(folder, name, span)?;
         let fail = |why: &str| Box::new(build_unreadable_diag(name, why, Some(span)));
         let meta = fs_err::metadata(&path).map_err(|error| fail(&describe_io_error(&error)))?;
         match (meta.is_file(), meta.len() <= MAX_FILE_BYTES) {
@@ -127,14 +138,6 @@ impl LocalFileStore {
         let bytes = fs_err::read(&path).map_err(|error| fail(&describe_io_error(&error)))?;
         Ok(decode_content(bytes))
     }
-}
-
-/// Replaces the joined path in a message by the name as written.
-fn restore_written_name(diag: Diag, joined: &str, name: &str, in_folder: bool) -> Box<Diag> {
-    let diag = Diag { message: diag.message.replace(joined, name), ..diag };
-    // Only the hint about a missing file says where it was searched. Built-in recipes have no folder of their own.
-    let explains = diag.code == DiagCode::Unreadable && diag.hint.is_some() && in_folder;
-    Box::new(if explains { diag.note("paths in a recipe are relative to the folder of the recipe") } else { diag })
 }
 
 /// Returns the content of a file. Text that contains characters of secret placeholders is encoded as bytes.
