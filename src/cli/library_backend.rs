@@ -209,7 +209,7 @@ impl Backend for LibraryBackend {
             observed.took = began.elapsed();
             return observed;
         }
-        library_engine::await_left_workers(&open_store(project, settings), settings, ask).await;
+        library_engine::await_left_workers(&open_store(project, settings), settings, ask, &events).await;
         observe_for_purpose(project, &all, ask, &options, &events).await
     }
 

@@ -7,8 +7,8 @@ use super::engine_settings::EngineSettings;
 use super::settings::CliSettings;
 use crate::config::Project;
 use crate::engine::{
-    self, CancelSignal, HostKeys, ObservationKind, ObservedHosts, Recording, RunOptions, RunReport, ShardedApply,
-    ShardedObservation, StopLevel,
+    self, CancelSignal, Event, HostKeys, ObservationKind, ObservedHosts, Recording, RunOptions, RunReport,
+    ShardedApply, ShardedObservation, StopLevel,
 };
 use crate::model::HostName;
 use crate::object::WorkerRoleLabel;
@@ -67,7 +67,7 @@ impl EngineRun<'_> {
         // is alive may be at work for hours; the apply that follows is refused then.
         if ask == ObservePurpose::Change && matches!(store.try_lock(StoreLockKind::Coordinator, true), Ok(Some(_))) {
             driver.end_earlier_workers().await;
-            let _ = await_workers(&store, &CancelSignal::default()).await;
+            let _ = await_workers(&store, self.events, &CancelSignal::default()).await;
         }
         let recorded = engine::observe_in_shards(&ShardedObservation {
             project: self.project,
@@ -139,15 +139,20 @@ impl EngineRun<'_> {
         let lock = store.try_lock(StoreLockKind::Coordinator, true)?;
         let lock = lock.ok_or("another run of this cluster with workers is in progress on this machine")?;
         driver.take_over(cancel).await?;
-        await_workers(store, cancel).await?;
+        await_workers(store, self.events, cancel).await?;
         remove_siblings(store, |name| !name.starts_with(OBSERVER_PREFIX));
         Ok(lock)
     }
 }
 
 /// Waits until no worker of an earlier run is left.
-async fn await_workers(store: &ObjectStore, cancel: &CancelSignal) -> Result<(), String> {
+async fn await_workers(store: &ObjectStore, events: &VerbEvents, cancel: &CancelSignal) -> Result<(), String> {
     let waited = async {
+        if store.try_lock(StoreLockKind::Workers, true)?.is_some() {
+            return Ok(());
+        }
+        // A display that is gone stops no run.
+        let _ = events.send(Event::AwaitingWorkers { limit: WORKERS_LIMIT });
         while store.try_lock(StoreLockKind::Workers, true)?.is_none() {
             tokio::time::sleep(PAUSE).await;
         }
@@ -163,7 +168,12 @@ async fn await_workers(store: &ObjectStore, cancel: &CancelSignal) -> Result<(),
 
 /// Before hosts are changed without workers, waits until those that a killed coordinator left on this machine have
 /// ended: they hold the locks of their hosts. Those of a living coordinator may work for hours; then the locks decide.
-pub(super) async fn await_left_workers(state: &StateStore, settings: &CliSettings, ask: ObservePurpose) {
+pub(super) async fn await_left_workers(
+    state: &StateStore,
+    settings: &CliSettings,
+    ask: ObservePurpose,
+    events: &VerbEvents,
+) {
     let root = state.root().join("engine");
     let is_change = ask == ObservePurpose::Change && settings.replay.observed.is_none() && settings.worker.is_none();
     if !is_change || !root.is_dir() {
@@ -172,7 +182,7 @@ pub(super) async fn await_left_workers(state: &StateStore, settings: &CliSetting
     let store = ObjectStore::new(&root.join("none"));
     if matches!(store.try_lock(StoreLockKind::Coordinator, true), Ok(Some(_))) {
         // After the limit, the lock of a host says who holds it.
-        let _ = await_workers(&store, &CancelSignal::default()).await;
+        let _ = await_workers(&store, events, &CancelSignal::default()).await;
     }
 }
 

@@ -107,6 +107,11 @@ pub enum Event {
         /// The job for people: `` `base/install` of run 20261121T093015-4f2a ``, or the owner of a script.
         what: UntrustedText,
     },
+    /// Workers that a killed run left on this machine are still active; the run begins once they have ended.
+    AwaitingWorkers {
+        /// The longest wait.
+        limit: Duration,
+    },
     /// The host waits for a dependency on other hosts (a barrier, `one` on another host).
     Waiting {
         /// The host that waits.

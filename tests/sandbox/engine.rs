@@ -172,8 +172,10 @@ fn resume_without_workers_waits_for_those_of_a_killed_coordinator() {
     wait_for_first_step(&lab);
     lab.kill(run.process_id());
     run.finish();
-    let resumed = lab.forge(&["resume", "--yes"]);
-    assert!(resumed.starts_with("exit 0\n"), "{resumed}");
+    let resumed = lab.shell("forge resume --yes; echo exit $?");
+    assert!(resumed.contains("\nexit 0\n"), "{resumed}");
+    let says = "waiting up to 1 min 00 s for the workers of an earlier run on this machine\n";
+    assert_eq!(resumed.matches(says).count(), 1, "{resumed}");
     assert_eq!(counts(&lab, &HOSTS), [1; 5], "{resumed}");
 }
 

@@ -85,6 +85,7 @@ pub(super) fn is_event_of_run(event: &Event) -> bool {
         Event::ApplyStarted { .. }
             | Event::AwaitingCanaries { .. }
             | Event::ObserveStarted { .. }
+            | Event::AwaitingWorkers { .. }
             | Event::Connecting { .. }
             | Event::Observed { .. }
             | Event::Unreachable { .. }

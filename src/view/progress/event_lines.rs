@@ -26,6 +26,10 @@ pub fn event_line(event: &Event) -> Option<ProgressLine> {
         Event::ObserveStarted { hosts } => {
             ProgressLine::new(Normal, format!("observing {}", format_count(*hosts, "host")))
         }
+        Event::AwaitingWorkers { limit } => ProgressLine::new(
+            Normal,
+            format!("waiting up to {} for the workers of an earlier run on this machine", format_duration(*limit)),
+        ),
         Event::ExecStarted { hosts } => {
             ProgressLine::new(Normal, format!("running on {}", format_count(*hosts, "host")))
         }

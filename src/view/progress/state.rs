@@ -249,6 +249,7 @@ impl ProgressState {
             | Event::Node { .. } => self.track_waiting(event, now),
             Event::ObserveStarted { .. }
             | Event::ExecStarted { .. }
+            | Event::AwaitingWorkers { .. }
             | Event::TestRound { .. }
             | Event::ApplyStarted { .. }
             | Event::StepCommands { .. }

@@ -51,6 +51,7 @@ fn all_events() -> Vec<Event> {
         check: None,
     };
     vec![
+        Event::AwaitingWorkers { limit: Duration::from_mins(1) },
         Event::ObserveStarted { hosts: 3 },
         Event::Connecting { host: node() },
         Event::Retrying { host: node(), step: step(), why: untrusted_text("exit status 100"), attempt: 2 },
