@@ -345,6 +345,32 @@ fn file_that_another_inventory_declares_is_named() {
     assert!(planned.code == 0 && !planned.stdout.contains("with another declaration"), "{planned}");
 }
 
+/// Two people have a copy of one inventory. The plan of the older copy names the apply that it takes back; the file is the
+/// witness.
+#[test]
+fn apply_from_another_copy_is_named_before_it_is_taken_back() {
+    let Some(nodes) = Fleet::take(1) else { return };
+    let node = &nodes[0];
+    let copy =
+        |text: &str| project(&nodes, &format!("- {{ name: page, file: {{ path: /srv/page, content: {text} }} }}"));
+    let (ann, bob) = (copy("first"), copy("second"));
+    apply(&ann).must_exit(0);
+    let planned = bob.forge(["plan", "inventory.yaml"]);
+    assert!(!planned.stdout.contains("takes back"), "a declaration that no run had: {planned}");
+    apply(&bob).must_exit(0);
+    assert_eq!(node.must("cat /srv/page"), "second");
+    let planned = ann.forge(["plan", "inventory.yaml"]);
+    let says = "the declaration here is that of an earlier run";
+    assert!(planned.stdout.contains("takes back what run ") && planned.stdout.contains(says), "{planned}");
+    let drift = ann.forge(["drift", "inventory.yaml"]);
+    assert!(drift.code == 2 && drift.stdout.contains(says), "{drift}");
+    // By their own choice.
+    apply(&ann).must_exit(0);
+    assert_eq!(node.must("cat /srv/page"), "first");
+    let planned = ann.forge(["plan", "inventory.yaml", "--detailed-exitcode"]);
+    assert!(planned.code == 0 && !planned.stdout.contains("takes back"), "{planned}");
+}
+
 /// The kernel's table is the witness: a share of the memory is shown in bytes, a hidden mount is not what a path shows,
 /// and a remount does not change the mode of a tmpfs.
 #[test]
