@@ -124,7 +124,7 @@ fn lock_store(store: &ObjectStore) -> Result<crate::state::StoreLock, CliError> 
 
 fn build_settings(settings: &CliSettings, task: &WorkerTask) -> CliSettings {
     let own = &task.settings;
-    let policy = PlanPolicy { max_disruption: own.max_disruption, bases: own.bases };
+    let policy = PlanPolicy { max_disruption: own.max_disruption, bases: own.bases, ..PlanPolicy::default() };
     let mut settings = settings.with_policy(policy, own.evict_busy.clone()).with_offline(own.offline);
     settings.set_state_folder(Utf8Path::new(&own.state));
     settings.trust = own.trust;

@@ -78,7 +78,7 @@ fn digest_steps(run: &ReaderContext<'_>, seen: &ObservedHost, shared: &SharedVal
         exports: shared.exports(),
         chosen: run.chosen,
         secrets: &shared.secrets,
-        policy: run.options.policy,
+        policy: run.options.plan_policy(),
     };
     let Some(case) = HostContext::new(ground, &seen.host, seen) else { return BTreeMap::new() };
     let turns = case.expand_local_steps();

@@ -270,7 +270,7 @@ impl ObservationRun<'_> {
             exports,
             chosen,
             secrets,
-            policy: self.options.policy,
+            policy: self.options.plan_policy(),
         }
     }
 
@@ -537,7 +537,9 @@ impl ObservationRun<'_> {
     fn compute_shared_values(&self, observed: &mut ObservedHosts) {
         let none_chosen = ChosenHosts::new();
         let first = self.plan_context(&observed.exports, &none_chosen, &observed.secrets);
-        let chosen = plan::choose_hosts(first, &observed.seen);
+        // A worker sees only its own hosts: the plan has chosen among all.
+        let planned = self.options.replay.outside.find_chosen(&self.project.graph);
+        let chosen = planned.unwrap_or_else(|| plan::choose_hosts(first, &observed.seen));
         let mut secrets = observed.secrets.clone();
         let ground = self.plan_context(&observed.exports, &chosen, &observed.secrets);
         let others = match self.options.replay.part || self.options.rehearsal {

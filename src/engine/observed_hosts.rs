@@ -81,7 +81,7 @@ impl ObservedHosts {
             exports: &self.exports,
             chosen: &self.chosen,
             secrets: &self.secrets,
-            policy: options.policy,
+            policy: options.plan_policy(),
         }
     }
 
@@ -96,7 +96,7 @@ impl ObservedHosts {
             project,
             expander,
             filter: &options.filter,
-            policy: options.policy,
+            policy: options.plan_policy(),
             exports: &self.exports,
             chosen: &self.chosen,
             secrets: &self.secrets,

@@ -110,7 +110,7 @@ impl<'a> ApplyContext<'a> {
             exports: shared.exports(),
             chosen: self.chosen,
             secrets: &shared.secrets,
-            policy: self.options.policy,
+            policy: self.options.plan_policy(),
         }
     }
 

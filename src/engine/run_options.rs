@@ -69,6 +69,11 @@ impl RunOptions {
         }
     }
 
+    /// Returns the policy of its plans. A worker plans for a part of the hosts.
+    pub(super) fn plan_policy(&self) -> PlanPolicy {
+        PlanPolicy { is_part: self.replay.outside.chosen.is_some(), ..self.policy }
+    }
+
     /// Returns this run's description of itself for other runs, which find a host locked: `verb` is `apply`.
     pub(super) fn build_lock_owner(&self, verb: &str, project: &Project) -> LockOwner {
         LockOwner {

@@ -221,7 +221,7 @@ impl SavedPlan {
 
     /// Returns the policy under which the plan was made.
     pub fn policy(&self) -> PlanPolicy {
-        PlanPolicy { max_disruption: self.selection.max_disruption, bases: true }
+        PlanPolicy { max_disruption: self.selection.max_disruption, bases: true, ..PlanPolicy::default() }
     }
 
     /// Returns the differences between the plan's inputs and the current ones, as lowercase fragments. The recipes that

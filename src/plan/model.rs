@@ -43,11 +43,13 @@ pub struct PlanPolicy {
     pub max_disruption: DisruptionClass,
     /// Whether changing steps list the values that they depend on, for a plan that is saved.
     pub bases: bool,
+    /// Whether the hosts are a part of those of an earlier plan, which has chosen where steps of one host run.
+    pub is_part: bool,
 }
 
 impl Default for PlanPolicy {
     fn default() -> Self {
-        Self { max_disruption: DisruptionClass::D3, bases: false }
+        Self { max_disruption: DisruptionClass::D3, bases: false, is_part: false }
     }
 }
 

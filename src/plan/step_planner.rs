@@ -222,6 +222,7 @@ impl<'w, 'a> StepPlanner<'w, 'a> {
     fn check_unseen_hosts(&self, turn: &StepInstance<'_>, mut ruling: StepAssessment) -> StepAssessment {
         let known = || self.case.was_applied(&turn.expanded.id);
         if turn.step.scope != StepScope::One
+            || self.case.ground.policy.is_part
             || turn.instance.absent
             || ruling.judgement.verdict != StepVerdict::Change
             || known()

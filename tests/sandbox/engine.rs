@@ -335,13 +335,33 @@ fn barrier_holds_over_worker_processes() {
 
 /// A step that workers cannot carry out is refused before anything changes.
 #[test]
-fn steps_that_run_on_one_host_for_all_are_refused() {
-    let Some(lab) = lab_of(INVENTORY, RECIPE) else { return };
-    lab.file("inventory.yaml", &INVENTORY.replace("on: all }", "on: a }\n  - { recipe: after, on: all }"));
-    lab.file("recipes/after.yaml", &AFTER.replace("- name: late\n", "- name: late\n    scope: one\n"));
+fn waits_for_hosts_of_a_limited_step_are_refused() {
+    let Some(lab) = lab_of(INVENTORY, &RECIPE.replace("- name: command\n", "- name: command\n    at_once: 1\n")) else {
+        return;
+    };
+    lab.file("inventory.yaml", &format!("{INVENTORY}  - {{ recipe: after, on: all }}\n"));
+    lab.file("recipes/after.yaml", AFTER);
     let said = apply_with_workers(&lab, &[]);
     assert!(said.starts_with("exit 64\n"), "{said}");
     assert!(said.contains("`--engine` cannot carry out this plan yet: step `after/late` of `"), "{said}");
     assert_eq!(lab.inside("inventory.yaml", "a", "ls /etc/lab /etc/late 2>/dev/null"), "");
     assert!(apply_with_workers(&lab, &["--skip", "after"]).starts_with("exit 0\n"));
+}
+
+/// The step runs on one host for all of them, whichever worker has that host; each host writes what it exports.
+#[test]
+fn step_that_runs_on_one_host_for_all_runs_once_over_worker_processes() {
+    let recipe = "recipe: count\nsummary: one key\nsteps:\n  - name: key\n    scope: one\n    command:\n      \
+                  check: test -e /etc/key\n      apply: echo x >>/etc/count; sleep 1; cat /etc/hostname >/etc/key\n    \
+                  export: { key: { read: cat /etc/key } }\n  - name: copy\n    file:\n      path: /etc/copy\n      \
+                  content: \"{{ exports['count'].key }}\"\n";
+    let Some(lab) = lab_of(INVENTORY, recipe) else { return };
+    let said = lab.forge(&["apply", "--yes", "--engine", "local", "--workers", "3", "--shard-size", "1"]);
+    assert!(said.starts_with("exit 0\n"), "{said}");
+    let read = |file: &str| HOSTS.map(|host| lab.inside("inventory.yaml", host, &format!("cat {file} 2>/dev/null")));
+    assert_eq!(read("/etc/count"), ["x\n", "", "", "", ""], "{said}");
+    let key = lab.inside("inventory.yaml", "a", "cat /etc/hostname");
+    assert!(!key.is_empty() && read("/etc/copy").iter().all(|copy| copy.trim() == key.trim()), "{said}");
+    let again = lab.forge(&["apply", "--yes"]);
+    assert!(again.starts_with("exit 0\n") && again.contains("no changes"), "{again}");
 }

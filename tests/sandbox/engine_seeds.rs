@@ -1,6 +1,6 @@
 //! Random kills of workers and coordinators. Whatever is killed, no host is acted on twice for one change, no more windows
 //! are open than the rollout allows, no host passes a barrier before all have reached it, every host reads the exported
-//! values of all, and running the same command again finishes the work.
+//! values of all, what one host does for all is done once, and running the same command again finishes the work.
 //!
 //! `FORGE_ENGINE_SEEDS` sets the number of runs, `FORGE_ENGINE_SEED` the first one.
 
@@ -30,13 +30,16 @@ fn recipe(seed: u64) -> String {
     )
 }
 
-/// A change that every host makes after all of them have left their windows, and one that contains values of all.
+/// A change that every host makes after all of them have left their windows, one that a host makes for all, and one that
+/// contains values of all.
 fn late_recipe(seed: u64) -> String {
     format!(
         "recipe: late\nsummary: behind a barrier\nneeds: {{ count: {{ of: selected, least: 100% }} }}\nsteps:\n  - name: third\n    command:\n      \
          check: test -e /etc/third-{seed}\n      \
          apply: date +%s.%N >>/etc/late-{seed} && sleep 0.2 && touch /etc/third-{seed}\n  \
-         - name: names\n    file:\n      path: /etc/names-{seed}\n      \
+         - name: key\n    scope: one\n    command:\n      check: test -e /etc/key-{seed}\n      \
+         apply: echo x >>/etc/keys-{seed} && sleep 0.2 && touch /etc/key-{seed}\n  \
+         - name: names\n    needs: [key]\n    file:\n      path: /etc/names-{seed}\n      \
          content: \"{{% for host, done in exports['count'].done | items %}}{{{{ host }}}}={{{{ done }}}} {{% endfor %}}\"\n"
     )
 }
@@ -104,6 +107,8 @@ fn check_seed(lab: &Lab, seed: u64) {
     assert_eq!(late.len(), HOSTS.len(), "seed {seed}: {late:?} {said}");
     let first = late.iter().map(|time| time.parse().unwrap()).fold(f64::MAX, f64::min);
     assert!(windows.iter().all(|(_, end)| *end <= first), "seed {seed}: {windows:?} {late:?}");
+    let keys = read_all(lab, &format!("/etc/keys-{seed}")).concat();
+    assert_eq!(keys, ["x"], "seed {seed}: {said}");
     let names = read_all(lab, &format!("/etc/names-{seed}")).concat();
     assert_eq!(names, ["a=ok b=ok c=ok d=ok e=ok "; HOSTS.len()], "seed {seed}: {said}");
     let again = lab.forge(&["apply", "--yes"]);

@@ -10,13 +10,6 @@ use std::fmt;
 /// A step that workers cannot carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CrossHostRefusal {
-    /// It runs on one host for all of them.
-    Shared {
-        /// The host.
-        host: HostName,
-        /// The step.
-        step: StepId,
-    },
     /// It depends on a step of another host.
     Awaits {
         /// The host.
@@ -42,7 +35,6 @@ pub enum CrossHostRefusal {
 impl fmt::Display for CrossHostRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Shared { host, step } => write!(f, "step `{step}` of `{host}` runs on one host for all of them"),
             Self::Awaits { host, step, awaited, on } => {
                 write!(f, "step `{step}` of `{host}` depends on step `{awaited}` of `{on}`")
             }
@@ -65,11 +57,6 @@ pub fn find_cross_host_step(
     let changing: Vec<&HostPlan> = plan.hosts.iter().filter(|host| host.will_run()).collect();
     if plan.hosts.len() < 2 || changing.is_empty() {
         return None;
-    }
-    let shared = |step: &&StepPlan| matches!(step.scope, StepScope::One | StepScope::Fleet);
-    let shared = plan.hosts.iter().find_map(|host| Some((host, host.steps.iter().filter(is_relevant).find(shared)?)));
-    if let Some((host, step)) = shared {
-        return Some(CrossHostRefusal::Shared { host: host.host.clone(), step: step.id.clone() });
     }
     let steps = StepTable::new(project);
     let members: BTreeSet<HostName> = plan.hosts.iter().map(|host| host.host.clone()).collect();
@@ -99,9 +86,9 @@ pub(super) fn find_limited_step<'h>(host: &'h HostPlan, rollout: &RolloutPlan) -
     host.steps.iter().find(|step| step.at_once.is_some() || (rollout.max_restarting.is_some() && restarts(step)))
 }
 
-/// Returns whether workers can wait because of an edge: it is one between steps of hosts.
+/// Returns whether workers can wait because of an edge: it is one between steps of hosts, not of the cluster's API.
 fn is_supported(steps: &StepTable, edge: &GraphEdge) -> bool {
-    let is_of_host = |index| steps.find_step(index).is_some_and(|step| step.scope == StepScope::Host);
+    let is_of_host = |index| steps.find_step(index).is_some_and(|step| step.scope != StepScope::Cluster);
     is_of_host(edge.from) && is_of_host(edge.to)
 }
 

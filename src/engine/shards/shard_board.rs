@@ -6,7 +6,7 @@ use super::sharded_apply::ShardedApply;
 use super::shared_exports::{ExportNames, SharedExports};
 use super::split_hosts::split_into_shards;
 use super::step_waits::StepWaits;
-use super::worker_role::OutsideState;
+use super::worker_role::{ChosenStep, OutsideState};
 use crate::engine::board_link::{BoardAnswer, HostNews, WindowDenial};
 use crate::engine::dependency_gate::describe_awaited_step;
 use crate::engine::event::{Event, VerifyResult};
@@ -135,7 +135,12 @@ impl<'p> ShardBoard<'p> {
 
     /// Returns what the plan says about other hosts than `hosts`, which read the exported values `names`.
     pub fn describe_outside(&self, names: &ExportNames, hosts: &BTreeSet<HostName>) -> OutsideState {
-        self.exports.list_planned(names, hosts, &self.board.shared_values().secrets)
+        let outside = self.exports.list_planned(names, hosts, &self.board.shared_values().secrets);
+        let chosen = self.chosen.iter().map(|(index, hosts)| ChosenStep {
+            step: self.run.project.graph.step_id(*index).clone(),
+            hosts: hosts.clone(),
+        });
+        OutsideState { chosen: Some(chosen.collect()), ..outside }
     }
 
     /// Returns the exported values `names` of other hosts than `hosts` that have changed since the plan was made.

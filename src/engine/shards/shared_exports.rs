@@ -38,7 +38,8 @@ impl SharedExports {
     /// Returns what the plan says about the values `names` of other hosts than `hosts`.
     pub fn list_planned(&self, names: &ExportNames, hosts: &BTreeSet<HostName>, secrets: &SecretStore) -> OutsideState {
         let planned = list_outside(&self.planned, names, hosts);
-        OutsideState { exports: planned.map(|entry| entry.without_secret(secrets)).collect(), done: Vec::new() }
+        let exports = planned.map(|entry| entry.without_secret(secrets)).collect();
+        OutsideState { exports, ..OutsideState::default() }
     }
 
     /// Returns the values `names` of other hosts than `hosts` that differ from the plan's.

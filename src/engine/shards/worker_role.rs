@@ -3,10 +3,11 @@
 
 use crate::engine::board_link::{HostNews, UpdateInbox};
 use crate::engine::report::HostReport;
-use crate::model::HostName;
-use crate::plan::ExportEntry;
+use crate::graph::Graph;
+use crate::model::{HostName, StepId};
+use crate::plan::{ChosenHosts, ExportEntry};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -50,15 +51,36 @@ impl StartOrder {
     }
 }
 
+/// A step of scope `one` or `fleet`, and where it runs: one host of each selection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChosenStep {
+    /// The step.
+    pub step: StepId,
+    /// The hosts.
+    pub hosts: BTreeSet<HostName>,
+}
+
 /// What a coordinator knows about hosts of other workers, as far as hosts of a worker depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutsideState {
     /// The values that they export, without those that contain secrets.
     pub exports: Vec<ExportEntry>,
+    /// The hosts that the plan has chosen for the steps that run on one host; `None` while there is no plan.
+    pub chosen: Option<Vec<ChosenStep>>,
     /// Hosts of this worker that an earlier one finished: nothing observes them again. Known to the worker only.
     #[serde(skip)]
     pub done: Vec<HostName>,
+}
+
+impl OutsideState {
+    /// Returns the chosen hosts for a graph, if there is a plan.
+    pub fn find_chosen(&self, graph: &Graph) -> Option<ChosenHosts> {
+        let chosen = self.chosen.as_ref()?.iter();
+        let find = |step: &StepId| graph.find_step(&step.recipe, &step.step);
+        Some(chosen.filter_map(|one| Some((find(&one.step)?, one.hosts.clone()))).collect())
+    }
 }
 
 /// The part of a worker's run that concerns its coordinator.

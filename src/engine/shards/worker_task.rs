@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of tasks, orders and messages. A worker rejects a task of another version.
-pub const WORKER_VERSION: u32 = 5;
+pub const WORKER_VERSION: u32 = 6;
 
 /// The work of one worker. A file of the store; the store is the folder above it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -343,3 +343,100 @@ steps:
         assert!(stage.has_record("n1", "second/go"));
     }
 }
+
+/// The step runs on the host that the plan has chosen among all, whichever worker has it; the others wait for it there.
+#[test]
+fn step_of_scope_one_runs_once_over_all_workers() {
+    let mesh = "steps:
+  - name: key
+    scope: one
+    command: { check: 'test -e @root/key', apply: 'echo run >> @root/../runs; echo secret > @root/key' }
+    export:
+      value: { read: 'cat @root/key' }
+  - name: accept
+    file: { path: '@root/accepted', content: \"{{ exports['mesh'].value }}\\n\", @own }
+  - name: go
+    needs: [key]
+    command: { check: 'test -e @root/go', apply: 'test -e @root/../n1/key && touch @root/go' }
+";
+    for setup in [WorkerSetup::per_host(), WorkerSetup::new(1, 1), WorkerSetup::new(2, 2)] {
+        let stage = SimulatedProject::new(4, "apply:\n  - { recipe: mesh, on: all }\n", &[("mesh", mesh)]);
+        let stage = Arc::new(stage);
+        let ran = run_with_workers(&stage, setup);
+        assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
+        let hosts = ["n1", "n2", "n3", "n4"];
+        assert_eq!(hosts.map(|host| stage.has_file(host, "key")), [true, false, false, false]);
+        assert!(hosts.iter().all(|host| stage.read_file(host, "accepted") == "secret\n" && stage.has_file(host, "go")));
+        assert_eq!(stage.read_file("", "runs"), "run\n");
+        assert_eq!(stage.run_once().plan.count_steps().change, 0);
+    }
+}
+
+/// The key was made on the last host: no worker of others makes a second one, and a failure is named as without workers.
+#[test]
+fn step_of_scope_one_stays_on_its_host_over_all_workers() {
+    let once = "steps:
+  - { name: key, scope: one, command: { check: 'test -e @root/key', apply: 'test ! -e @root/bad && touch @root/key' } }
+  - { name: go, needs: [key], command: { check: 'test -e @root/go', apply: 'touch @root/go' } }
+";
+    let project = || Arc::new(SimulatedProject::new(3, "apply:\n  - { recipe: r, on: all }\n", &[("r", once)]));
+    let stage = project();
+    stage.create_host_file("n3", "key");
+    let ran = run_with_workers(&stage, WorkerSetup::per_host());
+    assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
+    assert_eq!(["n1", "n2", "n3"].map(|host| stage.has_file(host, "key")), [false, false, true]);
+    let stage = project();
+    stage.create_host_file("n1", "bad");
+    let ran = run_with_workers(&stage, WorkerSetup::per_host());
+    assert_eq!(ran.describe_step("n2", "r/go"), "skipped: needs `r/key` on n1");
+    assert_eq!((ran.describe_step("n1", "r/key").as_str(), ran.exit_code()), ("failed: exit status 1", 3));
+    // One that does not answer may have made it.
+    let stage = project();
+    stage.create_host_file("n2", ".sim/refuse");
+    let ran = run_with_workers(&stage, WorkerSetup::per_host());
+    let said = ran.describe_step("n1", "r/key");
+    assert!(said.starts_with("unknown: `n2` is unreachable") && !stage.has_file("n1", "key"), "{said}");
+}
+
+/// A worker dies while it makes the key: its replacement goes on with it, on the same host.
+#[test]
+fn step_of_scope_one_survives_the_death_of_its_worker() {
+    let once = "steps:
+  - { name: key, scope: one, command: { check: 'test -e @root/key', apply: 'touch @root/key' } }
+  - { name: go, needs: [key], command: { check: 'test -e @root/go', apply: 'test -e @root/../n1/key && touch @root/go' } }
+";
+    let stage = Arc::new(SimulatedProject::new(3, "apply:\n  - { recipe: r, on: all }\n", &[("r", once)]));
+    let setup = WorkerSetup::per_host().with_kills(|worker, message| {
+        worker == 1 && matches!(message, WorkerMessage::Event { event: Event::StepStarted { .. } })
+    });
+    let ran = run_with_workers(&stage, setup);
+    assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
+    assert_eq!(["n1", "n2", "n3"].map(|host| stage.has_file(host, "key")), [true, false, false]);
+    assert!(["n1", "n2", "n3"].iter().all(|host| stage.has_file(host, "go")));
+}
+
+/// A check of scope `fleet` compares the values of all hosts; no host goes on before it.
+#[test]
+fn step_of_scope_fleet_follows_the_hosts_of_all_workers() {
+    let steps = "steps:
+  - name: version
+    command: { check: 'test -e @root/version', apply: 'echo 1 > @root/version' }
+    export: { found: { read: 'cat @root/version' } }
+  - name: agree
+    scope: fleet
+    command: { check: \"test 1 = '{{ exports['r'].found | items | map('last') | unique | length }}'\" }
+  - { name: go, needs: [agree], command: { check: 'test -e @root/go', apply: 'touch @root/go' } }
+";
+    let hosts = ["n1", "n2", "n3"];
+    for setup in [WorkerSetup::per_host, || WorkerSetup::new(1, 1), || WorkerSetup::new(1, 2)] {
+        let stage = Arc::new(SimulatedProject::new(3, "apply:\n  - { recipe: r, on: all }\n", &[("r", steps)]));
+        let ran = run_with_workers(&stage, setup());
+        assert_eq!(ran.exit_code(), 0, "{:#?}", ran.report);
+        assert!(hosts.iter().all(|host| stage.has_file(host, "go")), "{:#?}", ran.report);
+        stage.write_host_file("n2", "version", "2\n");
+        hosts.iter().for_each(|host| std::fs::remove_file(stage.host_root(host).join("go")).unwrap());
+        let ran = run_with_workers(&stage, setup());
+        assert_ne!(ran.exit_code(), 0, "{:#?}", ran.report);
+        assert!(!hosts.iter().any(|host| stage.has_file(host, "go")), "{:#?}", ran.report);
+    }
+}
