@@ -35,10 +35,6 @@ impl EngineArgs {
         if engine.is_some() && settings.replay.observed.is_some() {
             return Err(CliError::usage("`--engine` cannot be used with `--observed`, which contacts no host"));
         }
-        if engine.is_some() && settings.replay.record {
-            let error = CliError::usage("`--engine` cannot be used with `--record` yet");
-            return Err(error.hint("record the hosts of each part: `forge plan --on HOSTS --record FILE`"));
-        }
         let mut settings = settings.clone();
         settings.engine = engine;
         Ok(settings)
@@ -85,6 +81,7 @@ pub fn build_worker_settings(settings: &CliSettings, engine: EngineSettings, inv
         skip,
         max_disruption: settings.policy.max_disruption,
         bases: settings.policy.bases,
+        all_facts: settings.replay.record,
         evict_busy: settings.evict_busy.clone(),
     }
 }

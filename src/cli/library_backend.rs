@@ -205,7 +205,7 @@ impl Backend for LibraryBackend {
             };
             let (mut observed, recording) = run.observe_hosts(&all, ask, replay).await;
             // Without a saved plan the answers are not needed any more, and those of many hosts are large.
-            observed.recorded = settings.replay.keep.then_some(recording);
+            observed.recorded = (settings.replay.keep || settings.replay.record).then_some(recording);
             observed.took = began.elapsed();
             return observed;
         }

@@ -1,6 +1,7 @@
 //! `forge verify`.
 
 use super::backend::{Backend, ObservePurpose};
+use super::engine_args::EngineArgs;
 use super::interrupt::InterruptSignals;
 use super::recording_args::ReplayArgs;
 use super::shared_args::InventoryArg;
@@ -13,16 +14,19 @@ use super::verb_context::{VerbContext, VerbResult, block_on};
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "Examples:
   forge verify cluster.yaml
-  forge verify cluster.yaml --on gpu[01:08] --json-into proof.json")]
+  forge verify cluster.yaml --on gpu[01:08] --json-into proof.json
+  forge verify cluster.yaml --engine local --workers 8   hosts are observed by worker processes")]
 pub struct VerifyArgs {
     #[command(flatten)]
     pub inventory: InventoryArg,
     #[command(flatten)]
     pub from: ReplayArgs,
+    #[command(flatten)]
+    pub engine: EngineArgs,
 }
 
 pub fn run_verify<B: Backend>(cx: &VerbContext<'_, B>, args: &VerifyArgs) -> VerbResult {
-    let settings = args.from.apply_to_settings(cx.settings)?;
+    let settings = args.engine.apply_to_settings(&args.from.apply_to_settings(cx.settings)?)?;
     let cx = &VerbContext { settings: &settings, ..*cx };
     let target = cx.resolve_target(&args.inventory)?;
     let output = cx.output_for(&target);

@@ -134,6 +134,7 @@ fn build_settings(settings: &CliSettings, task: &WorkerTask) -> CliSettings {
     // The hosts of the task are exactly those that are named: the cluster's API is not added.
     settings.on = Some(String::new());
     settings.replay.part = true;
+    settings.replay.record = own.all_facts;
     settings.replay.keep = matches!(task.job, WorkerJob::Observe { .. });
     settings
 }

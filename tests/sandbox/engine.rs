@@ -333,6 +333,35 @@ fn barrier_holds_over_worker_processes() {
     assert!(failed.starts_with("exit 3\n") && failed.contains("got 4; missing: c"), "{failed}");
 }
 
+/// Workers record what one process records: all facts too, so that a plan of the recording is that of the hosts.
+#[test]
+fn recording_of_workers_is_that_of_one_process() {
+    let Some(lab) = lab_of(INVENTORY, RECIPE) else { return };
+    assert!(apply_with_workers(&lab, &["--on", "a,b"]).starts_with("exit 0\n"));
+    let engine = ["--engine", "local", "--workers", "2", "--shard-size", "2"];
+    let planned = lab.forge(&[&["plan", "--record", "workers.json"], &engine[..]].concat());
+    assert!(planned.starts_with("exit 0\n"), "{planned}");
+    assert!(lab.forge(&["plan", "--record", "one.json"]).starts_with("exit 0\n"));
+    let observed = |file: &str| lab.forge(&["plan", "--observed", file, "--format", "json"]);
+    assert_eq!(observed("workers.json"), observed("one.json"));
+    let facts = lab.shell("forge facts --observed workers.json --format json; echo exit $?");
+    assert!(facts.contains("exit 0") && !facts.contains("not recorded"), "{facts}");
+}
+
+/// The verifications are evaluated on what the workers observed.
+#[test]
+fn verify_with_workers_finds_what_differs() {
+    let recipe = format!("{RECIPE}verify:\n  - {{ name: done, check: test -e /etc/done }}\n");
+    let Some(lab) = lab_of(INVENTORY, &recipe) else { return };
+    assert!(apply_with_workers(&lab, &[]).starts_with("exit 0\n"));
+    let verify = || lab.forge(&["verify", "--engine", "local", "--workers", "2", "--shard-size", "2"]);
+    let passed = verify();
+    assert!(passed.starts_with("exit 0\n") && passed.contains("5 hosts: 5 ok"), "{passed}");
+    lab.inside("inventory.yaml", "d", "rm /etc/done");
+    let failed = verify();
+    assert!(failed.starts_with("exit 5\n") && failed.contains("on d"), "{failed}");
+}
+
 /// A step that workers cannot carry out is refused before anything changes.
 #[test]
 fn waits_for_hosts_of_a_limited_step_are_refused() {

@@ -59,6 +59,8 @@ pub struct WorkerSettings {
     pub max_disruption: DisruptionClass,
     /// Whether plans list the values that steps depend on.
     pub bases: bool,
+    /// Whether all facts are probed, for a recording.
+    pub all_facts: bool,
     /// The reason to evict processes that hold devices.
     pub evict_busy: Option<String>,
 }

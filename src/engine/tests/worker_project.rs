@@ -142,6 +142,7 @@ fn worker_settings(stage: &SimulatedProject) -> WorkerSettings {
         skip: stage.skip.clone(),
         max_disruption: DisruptionClass::D3,
         bases: false,
+        all_facts: false,
         evict_busy: None,
     }
 }
