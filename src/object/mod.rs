@@ -35,6 +35,7 @@ mod test_labels;
 mod test_launch;
 mod worker_pods;
 mod workload_bounds;
+mod workload_rollout;
 mod yaml;
 
 pub use access::{ClusterAbsence, ClusterAccess, DEFAULT_NAMESPACE};
@@ -84,4 +85,5 @@ pub use worker_pods::{
     WorkerPods, WorkerRoleLabel, WorkerVolume, WorkerVolumeSource, worker_cluster_label,
 };
 pub(crate) use workload_bounds::add_workload_bounds;
+pub(crate) use workload_rollout::check_rollout;
 pub(crate) use yaml::parse_document;

@@ -2,6 +2,7 @@
 
 use super::node_filters::{find_host_nodes, is_in_network, normalize_network, select_labelled, select_offering};
 use super::repository_filter::is_for_system;
+use crate::object::check_rollout;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
 use sha2::{Digest, Sha256};
@@ -68,9 +69,13 @@ const FORGE_FILTERS: &[&str] = &[
     "of_hosts",
     "offering",
     "quote",
+    "rollout",
     "sha256",
     "version_compare",
 ];
+
+/// What the filter `rollout` returns for a workload whose pods all run with its last change.
+const ROLLOUT_COMPLETE: &str = "complete";
 
 const TEST_NAMES: &[&str] = &[
     "boolean",
@@ -164,6 +169,7 @@ pub(super) fn install_filters(env: &mut Environment<'static>) {
         ("for_system", Value::from_function(is_for_system)),
         ("in_network", Value::from_function(is_in_network)),
         ("network", Value::from_function(normalize_network)),
+        ("rollout", Value::from_function(describe_rollout)),
         ("labelled", Value::from_function(select_labelled)),
         ("of_hosts", Value::from_function(find_host_nodes)),
         (
@@ -175,6 +181,17 @@ pub(super) fn install_filters(env: &mut Environment<'static>) {
     ];
     own.into_iter().for_each(|(name, filter)| super::metered_filters::add_metered_filter(env, name, filter));
     env.add_function("table", lookup_table);
+}
+
+/// Returns `complete`, or why not every pod of a workload runs with its last change.
+fn describe_rollout(workload: &Value) -> Result<String, Error> {
+    let json = serde_json::to_value(workload);
+    let json = json.map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
+    if !json.is_object() {
+        let message = format!("`rollout` requires an object of Kubernetes, found {}", workload.kind());
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
+    Ok(check_rollout(&json).err().unwrap_or_else(|| ROLLOUT_COMPLETE.to_owned()))
 }
 
 fn encode_base64(text: &str) -> String {
