@@ -3,11 +3,16 @@
 use super::judge::judge_transfer;
 use super::verdict::{ExpectedValue, TestVerdict};
 
-/// Judges `ucx_perftest -t tag_bw` by its final row, in Gb/s. It prints MB/s of 1,048,576 bytes; the message rate must
+/// Reports whether `ucx_perftest` printed a row: one each second, and one at the end.
+pub fn has_ucx_row(output: &str) -> bool {
+    output.lines().any(|line| parse_row(line).is_some())
+}
+
+/// Judges `ucx_perftest -t tag_bw` by its last row, in Gb/s: what was moved until then. It prints MB/s of 1,048,576 bytes; the message rate must
 /// agree, and the transfer must be long enough for its rate.
 pub fn judge_ucx(output: &str, bytes: u64, expected: &ExpectedValue) -> TestVerdict {
-    let Some(cells) = output.lines().rev().find_map(parse_final_row) else {
-        return TestVerdict::not_measured("the output has no final row");
+    let Some(cells) = output.lines().rev().find_map(parse_row) else {
+        return TestVerdict::not_measured("the output has no row");
     };
     let [messages, .., bandwidth, _, rate] = cells;
     let (gbits, sent) = (bandwidth * 1_048_576.0 * 8.0 / 1e9, rate * bytes as f64 * 8.0 / 1e9);
@@ -18,9 +23,9 @@ pub fn judge_ucx(output: &str, bytes: u64, expected: &ExpectedValue) -> TestVerd
     }
 }
 
-/// Returns iterations, three times, two bandwidths and two message rates; `-f` prints `Final:` before them, or not.
-fn parse_final_row(line: &str) -> Option<[f64; 8]> {
-    let line = line.trim().trim_start_matches("Final:");
+/// Returns iterations, three times, two bandwidths and two message rates, which follow `[thread 0]` or `Final:`, or nothing.
+fn parse_row(line: &str) -> Option<[f64; 8]> {
+    let line = line.trim().trim_start_matches("Final:").trim_start_matches("[thread 0]");
     let cells: Option<Vec<f64>> = line.split_whitespace().map(|cell| cell.parse().ok()).collect();
     cells?.try_into().ok()
 }
@@ -63,8 +68,13 @@ mod tests {
         let short = judge_ucx(&text.replace("Final:                  3000", "Final: 1311"), 65536, &expected);
         let reason = "1311 messages of 65536 bytes take 0.4998 s at this rate: too short to measure (least 0.5 s)";
         assert_eq!(short, TestVerdict::not_measured(reason));
+        // The limit stopped it after the first second.
+        let (cut, _) = text.split_once("Final:").unwrap();
+        let judged = judge_ucx(cut, 65536, &expected);
+        assert!(matches!(judged, TestVerdict::Pass { value, .. } if (value - 1.208).abs() < 0.001), "{judged:?}");
+        assert!(has_ucx_row(cut) && !has_ucx_row(cut.split_once("[thread 0]").unwrap().0));
         let refused = judge_ucx("client failed. connect() failed: Connection refused\n", 65536, &expected);
-        assert_eq!(refused, TestVerdict::not_measured("the output has no final row"));
+        assert_eq!(refused, TestVerdict::not_measured("the output has no row"));
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub use judge_clocks::judge_gpu_clocks;
 pub use judge_connection::{ConnectionEnds, judge_pingpong, judge_rping};
 pub use judge_dcgm::judge_dcgm;
 pub use judge_host::{judge_fio, judge_nvbandwidth, judge_sysbench};
-pub use judge_plain::{judge_number, judge_ucx, parse_size};
+pub use judge_plain::{has_ucx_row, judge_number, judge_ucx, parse_size};
 pub use proof_basis::{BasisSource, DeclaredBasis, ObservedBasis, ProofBasis};
 pub use round_estimate::RoundEstimate;
 pub use schedule::{

@@ -53,6 +53,12 @@ fn list_due_tests(nodes: &[Node]) -> (i32, Vec<String>) {
     (out.code, due.collect())
 }
 
+/// Debian's UCX, from the repository of the nodes.
+fn install_ucx(node: &Node) {
+    node.write("/etc/apt/sources.list.d/trade.list", "deb [trusted=yes] file:/srv/forge-repo/trade ./\n");
+    node.must("apt-get -qq update && apt-get -qq install -y --no-install-recommends ucx-utils >&2");
+}
+
 fn left_behind(node: &Node) -> String {
     node.sh("systemctl list-units --all --plain --no-legend 'forge-test-*'; pgrep -x ucx_perftest; pgrep -fx 'sleep 61'; ls /run/forge-test-* 2>/dev/null")
         .stdout
@@ -62,8 +68,7 @@ fn left_behind(node: &Node) -> String {
 fn slow_host_is_named_and_nothing_is_left_behind() {
     let Some(nodes) = Fleet::take(3) else { return };
     for node in nodes.iter() {
-        node.write("/etc/apt/sources.list.d/trade.list", "deb [trusted=yes] file:/srv/forge-repo/trade ./\n");
-        node.must("apt-get -qq update && apt-get -qq install -y --no-install-recommends ucx-utils >&2");
+        install_ucx(node);
         node.must("tc qdisc add dev host0 root tbf rate 80mbit burst 256kbit latency 400ms");
     }
     let project = Project::new(&nodes).inventory(TESTS).file("tests/hang.yaml", HANG);
@@ -207,6 +212,60 @@ fn number_from_a_server_that_failed_or_is_of_others_is_not_measured() {
         assert!(out.code == 9 && out.stdout.contains(&crashed) && out.stdout.contains(&taken), "{out}");
     }
     assert!(nodes.iter().all(|node| left_behind(node).is_empty()), "{}", left_behind(&nodes[0]));
+}
+
+/// A link that moves 1 Gb/s cannot move what a fast one needs for half a second: here 6.5 GB, at 80 Mbit/s.
+const CUT: &str = "tests:
+  quick:
+    - { test: cut, on: all, least: 1 }
+  served:
+    - { test: crash, on: all, least: 1, with: { port: 13402 } }
+";
+
+/// The limit of a server's program, with the programs of `ucx-bandwidth`.
+const SHORT_UCX: &str = "test: cut
+scope: pair
+output: ucx
+limit: 6s
+parameters: { size: 65536, iterations: 100000, port: 13403 }
+server: [env, UCX_TLS=tcp, ucx_perftest, -p, '{port}']
+client: [env, UCX_TLS=tcp, ucx_perftest, '{address}', -p, '{port}', -t, tag_bw, -s, '{size}', -n, '{iterations}']
+";
+
+/// A slow link, and a firewall. The clock is the witness that a dropped port costs seconds, not the test's limit.
+#[test]
+fn slow_link_fails_and_dropped_port_is_named() {
+    let Some(nodes) = Fleet::take(2) else { return };
+    for node in nodes.iter() {
+        install_ucx(node);
+        node.must("tc qdisc add dev host0 root tbf rate 80mbit burst 256kbit latency 400ms");
+    }
+    let patient = CRASH.replace("limit: 8s", "limit: 60s").replace("warn \"oops\\n\"; exit 3", "exit 0");
+    let project = Project::new(&nodes).inventory(CUT);
+    let project = project.file("tests/cut.yaml", SHORT_UCX).file("tests/crash.yaml", &patient);
+    let (one, other) = (&nodes[0].name, &nodes[1].name);
+    let cut = project.forge(["test", "inventory.yaml", "--yes", "--unverified"]);
+    assert!(cut.code == 5 && cut.stdout.matches("  fail ").count() == 2, "{cut}");
+    assert!(cut.stdout.contains("Gb/s, expected at least 1"), "{cut}");
+    assert!(nodes.iter().all(|node| left_behind(node).is_empty()), "{}", left_behind(&nodes[0]));
+
+    let served = || project.forge(["test", "inventory.yaml", "--set", "served", "--yes", "--unverified"]);
+    let passed = served();
+    assert!(passed.code == 0 && passed.stdout.matches("  pass ").count() == 2, "{passed}");
+    assert!(nodes.iter().all(|node| left_behind(node).is_empty()), "{}", left_behind(&nodes[0]));
+
+    let drop = "table inet site { chain input { type filter hook input priority 0; tcp dport 13402 drop; }; }";
+    nodes[0].must(&format!("nft '{drop}'"));
+    let started = Instant::now();
+    let dropped = served();
+    let line = format!(
+        "  not measured {other} → {one}  the server listens on TCP port 13402, and nothing answered the connection of the \
+         client for 15 s: does a firewall drop it?\n"
+    );
+    assert!(dropped.code == 9 && dropped.stdout.contains(&line), "{dropped}");
+    assert!(dropped.stdout.contains(&format!("  pass {one} → {other}")), "{dropped}");
+    assert!(started.elapsed() < Duration::from_secs(50), "{:?}", started.elapsed());
+    assert!(nodes.iter().all(|node| left_behind(node).is_empty()), "{}", left_behind(&nodes[1]));
 }
 
 /// Debian's fio reads the file for a second, its sysbench the memory. The second entry asks for a file that does not exist.

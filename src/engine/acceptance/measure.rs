@@ -5,12 +5,13 @@ use super::gpu_memory::add_gpu_memory;
 use super::test_cluster::TestCluster;
 use super::test_host::TestHost;
 use super::test_scripts::{
-    SERVER_FAILED, build_program_script, build_result_script, build_server_script, build_stop_script,
+    SERVER_FAILED, build_client_script, build_program_script, build_result_script, build_server_script,
+    build_stop_script,
 };
 use crate::acceptance::{
-    CollectiveValue, ConnectionEnds, ExpectedValue, TestVerdict, expect_share, judge_bandwidth, judge_collective,
-    judge_dcgm, judge_fio, judge_gpu_clocks, judge_latency, judge_number, judge_nvbandwidth, judge_pingpong,
-    judge_rping, judge_sysbench, judge_ucx, judge_wrong_values, parse_size,
+    CollectiveValue, ConnectionEnds, ExpectedValue, TestVerdict, expect_share, has_ucx_row, judge_bandwidth,
+    judge_collective, judge_dcgm, judge_fio, judge_gpu_clocks, judge_latency, judge_number, judge_nvbandwidth,
+    judge_pingpong, judge_rping, judge_sysbench, judge_ucx, judge_wrong_values, parse_size,
 };
 use crate::config::{DeclaredLimit, DeclaredTest, Project, TestOutput, TestPrograms, find_placeholders};
 use crate::engine::cancel::{CancelSignal, StopLevel};
@@ -56,10 +57,14 @@ enum StopCause {
     User,
     /// The time limit of the test.
     Limit,
+    /// forge: nothing answered its connection to the server.
+    Unanswered,
 }
 
 /// The result of a unit whose `RuntimeMaxSec=` ended it.
 const RESULT_TIMEOUT: &str = "timeout";
+/// The result of a client whose connection nothing answered.
+const RESULT_UNANSWERED: &str = "unanswered";
 
 /// The results of a unit whose main process a signal ended; `systemd-run --wait` then exits with 255.
 const RESULTS_BY_SIGNAL: [&str; 3] = ["signal", "core-dump", "oom-kill"];
@@ -180,7 +185,7 @@ impl MeasureContext<'_> {
             return not_measured(STOPPED, stopped.map(|done| read_output(&done)).into_iter().collect());
         }
         let client_unit = format!("forge-test-{run}-{number}-client");
-        let script = build_program_script(&client_unit, limit, &client_words);
+        let script = build_client_script(&client_unit, limit, listening, &client_words);
         let end = self.run_program(client, &client_unit, script).await;
         let stopped = self.run_script(server, build_stop_script(&unit)).await;
         let (printed, failure, lost) = match stopped {
@@ -191,12 +196,14 @@ impl MeasureContext<'_> {
                 (UntrustedText::default(), Some(why), error.is_unreachable().then(|| server.name.clone()))
             }
         };
+        let was_cut = end.as_ref().is_ok_and(|end| end.stopped_by == Some(StopCause::Limit));
         let mut measured = match end {
             Ok(end) => self.judge(&end, vec![printed], self.expect(&[server, client], rail)),
             Err(error) => lose_host(client, &error, &describe_loss(client, &error), vec![printed]),
         };
         // What the client measured was not the service of a program that failed.
-        if let Some(why) = failure.filter(|_| measured.verdict.value().is_some()) {
+        // One whose client the limit has stopped lost its connection.
+        if let Some(why) = failure.filter(|_| !was_cut && measured.verdict.value().is_some()) {
             measured.verdict = TestVerdict::not_measured(format!("the server on `{}`: {why}", server.name));
         }
         measured.lost.extend(lost);
@@ -237,7 +244,11 @@ impl MeasureContext<'_> {
         let result = split_result(&result);
         let stopped_by = match was_stopped {
             true => Some(StopCause::User),
-            false => (result.0 == RESULT_TIMEOUT).then_some(StopCause::Limit),
+            false => match result.0 {
+                RESULT_TIMEOUT => Some(StopCause::Limit),
+                RESULT_UNANSWERED => Some(StopCause::Unanswered),
+                _ => None,
+            },
         };
         Ok(ProgramEnd { output, stopped_by, signal: describe_signal(result) })
     }
@@ -297,6 +308,15 @@ impl MeasureContext<'_> {
         }
     }
 
+    /// Explains that nothing answered the client.
+    fn explain_silence(&self) -> String {
+        let port = self.test.parameters.get("port").map(String::as_str).unwrap_or_default();
+        format!(
+            "the server listens on TCP port {port}, and nothing answered the connection of the client for 15 s: does a \
+             firewall drop it?"
+        )
+    }
+
     /// Judges a collective by the listing of the program and by NCCL's log.
     pub fn judge_nccl(&self, listing: &str, log: &str, expected: &ExpectedValue) -> TestVerdict {
         let (run, transport) = (parse_nccl_test(listing), parse_nccl_log(log));
@@ -329,13 +349,17 @@ impl MeasureContext<'_> {
         };
         match end.stopped_by {
             Some(StopCause::User) => return not_measured(STOPPED, outputs),
+            Some(StopCause::Unanswered) => return not_measured(&self.explain_silence(), outputs),
             // One end may have said what failed, and the other one waited for it.
             Some(StopCause::Limit) if self.test.definition.output.has_faults() => {}
+            // What it moved until then is measured.
+            Some(StopCause::Limit) if self.test.definition.output == TestOutput::Ucx && has_ucx_row(&stdout) => {}
             Some(StopCause::Limit) => return not_measured(&self.explain_limit(limit, &outputs), outputs),
             None => {}
         }
         // A program that judges itself also exits with an error if it has found one.
-        if done.finished.status != 0 && !self.test.definition.output.has_own_verdict() {
+        let has_failed = done.finished.status != 0 && end.stopped_by.is_none();
+        if has_failed && !self.test.definition.output.has_own_verdict() {
             return match self.find_wrong_values(&stdout) {
                 Some(verdict) => TestMeasurement { verdict, outputs, lost: Vec::new() },
                 None => not_measured(&end.describe_failure(), outputs),

@@ -74,10 +74,38 @@ systemd-run --quiet --collect --wait --pipe --unit="$forge_u" --description='for
 return "$forge_s"
 "#;
 
+/// `$1` unit, `$2` limit, `$3` TCP port of the server, `0` if it listens elsewhere, then the program, as [`RUN_PROGRAM`].
+/// A connection that nothing answers takes the kernel two minutes: the program is stopped after 15 s in which each look at
+/// `/proc/net/tcp` finds one in the state `SYN_SENT` (02).
+const RUN_CLIENT: &str = r#"forge_u=$1 forge_p=$3
+forge_watch() {
+  forge_n=0
+  while sleep 1; do
+    if cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ":$(printf '%04X' "$forge_p") 02 "; then
+      forge_n=$((forge_n + 1))
+    else
+      forge_n=0
+    fi
+    [ "$forge_n" -lt 15 ] || break
+  done
+  : >"/run/$forge_u.unanswered"
+  systemctl --quiet stop "$forge_u.service"
+}
+rm -f /run/forge-test-*.unanswered
+[ "$forge_p" = 0 ] || { forge_watch </dev/null >/dev/null 2>&1 & forge_b=$!; }
+forge_l=$2
+shift 3
+forge_c=0
+forge_test "$forge_u" "$forge_l" "$@" || forge_c=$?
+[ "$forge_p" = 0 ] || kill "$forge_b" 2>/dev/null
+[ ! -e "/run/$forge_u.unanswered" ] || return 121
+return "$forge_c"
+"#;
+
 /// `$1` unit. Prints how the service manager says that the unit ended (`$SERVICE_RESULT` and `$EXIT_STATUS` of
-/// systemd.exec(5)).
-const READ_RESULT: &str = r#"cat "/run/$1.result" 2>/dev/null
-rm -f "/run/$1.result"
+/// systemd.exec(5)), or `unanswered`.
+const READ_RESULT: &str = r#"if [ -e "/run/$1.unanswered" ]; then echo unanswered; else cat "/run/$1.result" 2>/dev/null; fi
+rm -f "/run/$1.result" "/run/$1.unanswered"
 return 0
 "#;
 
@@ -182,6 +210,19 @@ pub(super) fn build_server_script(
 pub(super) fn build_program_script(unit: &str, limit_s: u64, words: &[String]) -> ShellFragment {
     let body = ShellFragment::new().code(FIND_MISSING).code("forge_test() {\n").code(RUN_PROGRAM).code("}\nforge_test");
     add_words(body.word(unit).number(limit_s), words)
+}
+
+/// Returns the script that runs the client of a server to its end.
+pub(super) fn build_client_script(
+    unit: &str,
+    limit_s: u64,
+    (listens, port): (ServerListening, u16),
+    words: &[String],
+) -> ShellFragment {
+    let body = ShellFragment::new().code(FIND_MISSING).code("forge_test() {\n").code(RUN_PROGRAM).code("}\n");
+    let body = body.code("forge_client() {\n").code(RUN_CLIENT).code("}\nforge_client").word(unit).number(limit_s);
+    let port = if listens == ServerListening::Tcp { port } else { 0 };
+    add_words(body.number(port.into()), words)
 }
 
 /// Returns the script that prints how a program's unit ended, and forgets it.
