@@ -7,6 +7,16 @@ use super::{DnfEntry, DnfSources, Observation, ProbeReading};
 /// dnf's configuration. Its sections other than `[main]` are repositories, too, and win over those of other files.
 pub(crate) const DNF_CONF: &str = "/etc/dnf/dnf.conf";
 
+/// Reads `dnf.conf` and prints the value of `reposdir` on one line, as [`parse_folders`] reads it.
+const READ_FOLDERS: &str = r#"
+forge_repo_folders() {
+awk '/^\[/ { m = /^\[main\]/; k = 0; next }
+m && /^reposdir[ \t]*[=:]/ { sub(/^[^=:]*[=:]/, ""); v = $0; k = 1; next }
+k && /^[ \t]+[^ \t]/ { v = v " " $0; next }
+{ k = 0 }
+END { print v }' | tr ',' ' '
+}"#;
+
 /// Prints two fields per file that dnf reads: its path and its text. The folders are those of `reposdir`, else dnf's
 /// default.
 const SNIPPET: &str = r#"
@@ -18,7 +28,7 @@ printf '%s\0%s\0' "$1" "$t"
 forge_repos() {
 t=
 forge_repo_file /etc/dnf/dnf.conf
-d=$(printf '%s\n' "$t" | sed -n '/^\[main\]/,/^\[/s/^reposdir[[:space:]]*[=:][[:space:]]*//p' | tr ',' ' ')
+d=$(printf '%s\n' "$t" | forge_repo_folders)
 set -f
 set -- ${d:-/etc/yum.repos.d /etc/yum/repos.d /etc/distro.repos.d}
 set +f
@@ -31,7 +41,7 @@ forge_repos"#;
 
 pub(crate) fn build_section(probes: Vec<Probe>) -> Option<ProbeSection> {
     let mut section = ProbeSection::new("dnf's repositories", probes, read_answers);
-    section.body = section.body.code(SNIPPET);
+    section.body = section.body.code(READ_FOLDERS).code(SNIPPET);
     (!section.probes.is_empty()).then_some(section)
 }
 
@@ -61,11 +71,20 @@ fn parse_section_head(line: &str) -> Option<&str> {
     (!id.is_empty()).then_some(id)
 }
 
-/// Returns the folders of `reposdir` in the section `[main]`.
+/// Returns the folders of `reposdir` in the section `[main]`: the last one of several, with its indented next lines, as
+/// libdnf's `ConfigParser` reads them.
 fn parse_folders(text: &str) -> Option<Vec<String>> {
     let after = text.lines().skip_while(|line| parse_section_head(line) != Some("main")).skip(1);
     let main = after.take_while(|line| parse_section_head(line).is_none());
-    let value = main.filter_map(|line| line.strip_prefix("reposdir")?.trim_start().strip_prefix(['=', ':'])).last()?;
+    let (mut value, mut is_open) = (String::new(), false);
+    for line in main {
+        let is_next = is_open && line.starts_with([' ', '\t']) && !line.trim().is_empty();
+        match line.strip_prefix("reposdir").and_then(|rest| rest.trim_start().strip_prefix(['=', ':'])) {
+            Some(own) => (value, is_open) = (own.to_owned(), true),
+            None if is_next => value = format!("{value} {line}"),
+            None => is_open = false,
+        }
+    }
     let folders = value.split([',', ' ', '\t']).map(|folder| folder.trim_end_matches('/').to_owned());
     let folders: Vec<String> = folders.filter(|folder| !folder.is_empty()).collect();
     (!folders.is_empty()).then_some(folders)
@@ -108,6 +127,22 @@ mod tests {
         assert_eq!(read_from(text).unwrap(), DnfSources { entries, folders });
         let plain = "/etc/dnf/dnf.conf\0[main]\nreposdir=\n\0end\0";
         assert_eq!(read_from(plain).unwrap(), DnfSources::default());
+    }
+
+    #[test]
+    fn host_and_reader_agree_on_the_folders() {
+        let list = |text: &str| {
+            let script = format!("{READ_FOLDERS}\nprintf '%s' \"$1\" | forge_repo_folders");
+            let output = std::process::Command::new("sh").args(["-c", &script, "sh", text]).output().unwrap();
+            let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+            let folders: Vec<String> = printed.split_whitespace().map(|one| one.trim_end_matches('/').into()).collect();
+            assert_eq!((!folders.is_empty()).then_some(folders.clone()), parse_folders(text), "{text}");
+            folders.join(" ")
+        };
+        assert_eq!(list("[main]\nreposdir=/a,\n  /b\n\t/c/ /d\n\n  /e\ngpgcheck=1\n"), "/a /b /c /d");
+        assert_eq!(list("[main]\nreposdir=/a\nreposdir: /b\n[x]\nreposdir=/y\n"), "/b");
+        assert_eq!(list("[main]\nreposdirs=/a\n /b\n[main2]\nreposdir=/c\n"), "");
+        assert_eq!(list("[x]\nreposdir=/x\n[main]\nreposdir =\n  /b\n"), "/b");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The list of dnf's plugin `versionlock`: which package it holds at which version. Pure.
 
 use super::HoldObstacle;
+use super::rpm_order::compare_rpm_versions;
+use std::cmp::Ordering;
 use toml_edit::{DocumentMut, Item, Table};
 
 /// What the list says about a package.
@@ -15,7 +17,20 @@ pub(crate) enum VersionLock {
 }
 
 /// What may follow a version in an entry.
-const ARCHITECTURES: [&str; 8] = ["*", "x86_64", "noarch", "i686", "aarch64", "ppc64le", "s390x", "riscv64"];
+const ARCHITECTURES: [&str; 12] = [
+    "*",
+    "x86_64",
+    "noarch",
+    "i686",
+    "aarch64",
+    "ppc64le",
+    "s390x",
+    "riscv64",
+    "i386",
+    "i586",
+    "armv7hl",
+    "loongarch64",
+];
 
 /// One entry of the list.
 struct LockEntry {
@@ -36,7 +51,10 @@ pub(crate) fn find_version_lock(locks: &str, name: &str, installed: &[&str]) -> 
         false => list.lines().filter_map(parse_entry).collect(),
     };
     let own: Vec<&LockEntry> = entries.iter().filter(|entry| entry.name == name || entry.name == bare).collect();
-    let elsewhere = |entry: &&&LockEntry| !installed.iter().any(|version| entry.allows_only(version));
+    let holds = |entry: &&LockEntry| installed.iter().any(|version| entry.allows_only(version));
+    // Of packages with several versions at once, such as kernels, entries of removed ones are left. dnf does not go back.
+    let is_held = own.iter().any(|entry| holds(&entry));
+    let elsewhere = |entry: &&&LockEntry| !holds(*entry) && !(is_held && entry.is_older_than(installed));
     match own.iter().find(elsewhere) {
         _ if own.is_empty() => VersionLock::None,
         Some(entry) if !installed.is_empty() => VersionLock::Elsewhere(entry.text.clone()),
@@ -55,6 +73,14 @@ pub(crate) fn find_hold_obstacle(locks: &str) -> Option<HoldObstacle> {
 }
 
 impl LockEntry {
+    /// Reports whether the version that the entry allows is older than each of `installed`.
+    fn is_older_than(&self, installed: &[&str]) -> bool {
+        let Some(locked) = self.version.as_deref() else { return false };
+        let bare = locked.rsplit_once('.').filter(|(_, arch)| ARCHITECTURES.contains(arch));
+        let locked = bare.map_or(locked, |(version, _)| version);
+        installed.iter().all(|version| compare_rpm_versions(locked, version) == Ordering::Less)
+    }
+
     /// Reports whether `installed` is the one version that the entry allows. An entry without an epoch allows any.
     fn allows_only(&self, installed: &str) -> bool {
         let Some(locked) = &self.version else { return false };
@@ -114,7 +140,7 @@ mod tests {
     #[test]
     fn lock_of_another_version_does_not_hold() {
         let elsewhere = |entry: &str| VersionLock::Elsewhere(entry.to_owned());
-        let cases: [(&str, &[&str], VersionLock); 14] = [
+        let cases: [(&str, &[&str], VersionLock); 16] = [
             ("opensm-0:3.3.24-5.el9.*", &["3.3.24-5.el9"], VersionLock::Held),
             ("opensm-0:3.3.24-5.el9.x86_64", &["3.3.24-5.el9"], VersionLock::Held),
             ("opensm-3.3.24-5.el9.*", &["1:3.3.24-5.el9"], VersionLock::Held),
@@ -128,6 +154,9 @@ mod tests {
             // A lock of each of the versions that are installed in parallel, as `versionlock add` writes them.
             ("opensm-0:1-1.*\nopensm-0:2-1.*", &["1-1", "2-1"], VersionLock::Held),
             ("opensm-0:1-1.*", &["1-1", "2-1"], VersionLock::Held),
+            // The first kernel was removed; a later one than the installed ones is not.
+            ("opensm-0:1-1.*\nopensm-0:2-1.*\nopensm-0:3-1.x86_64", &["2-1", "3-1"], VersionLock::Held),
+            ("opensm-0:2-1.*\nopensm-0:10-1.*", &["1-1", "2-1"], elsewhere("opensm-0:10-1.*")),
             ("opensm-0:3.3.99-1.*", &[], VersionLock::Held),
             ("!opensm-0:3.3.24-5.el9.*\n# opensm-0:3.3.24-5.el9.*", &["3.3.24-5.el9"], VersionLock::None),
             ("opensm-libs-0:3.3.24-5.el9.*", &["3.3.24-5.el9"], VersionLock::None),
