@@ -399,6 +399,7 @@ impl Plan {
             (detailed && counts.pending > counts.awaited, ExitCode::Pending),
             // A change that is held back does not happen now: apply exits with the same code.
             (detailed && counts.held > 0, ExitCode::Pending),
+            (detailed && counts.windows > 0 && self.rollout.closed.is_some(), ExitCode::Pending),
             (detailed && counts.change + counts.waiting + counts.windows > 0, ExitCode::Changes),
         ];
         ExitCode::pick_worst(holds.into_iter().filter(|(holds, _)| *holds).map(|(_, code)| code))

@@ -5,7 +5,7 @@
 
 use super::super::{Event, StepResult};
 use super::simulated_project::{SimulatedProject, SimulatedRun};
-use crate::model::{DisruptionClass, HostOutcome, StepVerdict};
+use crate::model::{DisruptionClass, ExitCode, HostOutcome, StepVerdict};
 use crate::plan::{PlanPolicy, StepStage as When};
 
 pub(super) const SYSTEMCTL: &str = r#"#!/bin/sh
@@ -459,7 +459,7 @@ fn device_lost_in_a_reboot_keeps_the_host_out_of_service() {
     assert!(stage.has_file("n1", "state/window.json"));
 }
 
-/// Windows open for one minute of the day that is not now.
+/// Windows open for an hour of the day that is not now. The exit code of a plan says so, too, if only the window is left.
 #[test]
 fn no_window_opens_outside_the_configured_hours() {
     let now = jiff::Timestamp::UNIX_EPOCH.to_zoned(jiff::tz::TimeZone::system());
@@ -473,6 +473,7 @@ fn no_window_opens_outside_the_configured_hours() {
         ("changed", HostOutcome::Pending, 10)
     );
     assert_eq!(read_log(&stage, "n1"), ["motd"]);
+    assert_eq!([&ran, &stage.run_once()].map(|ran| ran.plan.exit_code(true)), [ExitCode::Pending; 2]);
 }
 
 /// The other hosts are not written to, with or without a window: the change of the canary is not proven.
