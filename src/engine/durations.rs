@@ -165,6 +165,8 @@ mod tests {
             step: StepId::new("r", "b"),
             title: "".into(),
             result: StepResult::Changed,
+            hint: None,
+            check: None,
             changes: Vec::new(),
             took: Duration::from_millis(40),
         };

@@ -198,6 +198,12 @@ pub enum Event {
         title: UntrustedText,
         /// How the step ended: changed, failed, skipped …
         result: StepResult,
+        /// How to fix it, if known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hint: Option<String>,
+        /// The check that says that its change is not effective yet, if it is pending and a check says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        check: Option<Box<CheckRun>>,
         /// Attributes that differed when its turn came, observed and desired; empty if none did.
         changes: Vec<AttributeChange>,
         /// Duration of its actions. Steps that ran in one script each have the duration of the whole script.

@@ -159,15 +159,15 @@ fn apply_journal_event(entry: &JournalEntry, hosts: &mut IndexMap<HostName, Host
         Event::StepStarted { host, step, .. } => {
             hosts.entry(host.clone()).or_default().running.insert(step.clone(), entry.at.clone());
         }
-        Event::StepFinished { host, step, title, result, changes, took } => {
+        Event::StepFinished { host, step, title, result, hint, check, changes, took } => {
             let own = hosts.entry(host.clone()).or_default();
             own.running.shift_remove(step);
             own.steps.push(StepReport {
                 id: step.clone(),
                 title: title.clone(),
                 result: result.clone(),
-                hint: None,
-                check: None,
+                hint: hint.clone(),
+                check: check.clone(),
                 changes: changes.clone(),
                 took: *took,
                 place: String::new(),

@@ -56,6 +56,8 @@ impl<'r> StepResults<'r> {
             step: report.id.clone(),
             title: report.title.clone(),
             result: report.result.clone(),
+            hint: report.hint.clone(),
+            check: report.check.clone(),
             changes: report.changes.clone(),
             took: report.took,
         });

@@ -39,6 +39,7 @@ const JOURNAL: &str = r#"{"event":"apply_started","run":"20261123T080000-cccc","
 {"event":"host_started","host":"b","steps":1}
 {"event":"step_started","host":"a","step":{"recipe":"motd","step":"file"},"title":"/etc/motd","long":false}
 {"event":"step_finished","host":"a","step":{"recipe":"motd","step":"file"},"title":"/etc/motd","result":{"result":"changed"},"changes":[],"took":{"secs":0,"nanos":5}}
+{"event":"step_finished","host":"a","step":{"recipe":"motd","step":"limits"},"title":"limits","result":{"result":"pending","reason":"not effective yet"},"hint":"log in again","check":{"command":"limits-of app","status":3,"output":"4096 of 8192"},"changes":[],"took":{"secs":0,"nanos":5}}
 {"event":"host_finished","host":"a","outcome":"changed","reason":""}
 {"event":"step_started","host":"b","step":{"recipe":"motd","step":"file"},"title":"/etc/motd","long":false}
 {"event":"step_fin"#;

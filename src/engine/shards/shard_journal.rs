@@ -21,7 +21,7 @@ impl ShardJournal {
             Event::StepStarted { host, step, .. } => {
                 self.running.entry(host.clone()).or_default().push(step.clone());
             }
-            Event::StepFinished { host, step, title, result, changes, took } => {
+            Event::StepFinished { host, step, title, result, hint, check, changes, took } => {
                 if let Some(running) = self.running.get_mut(host) {
                     running.retain(|one| one != step);
                 }
@@ -29,8 +29,8 @@ impl ShardJournal {
                     id: step.clone(),
                     title: title.clone(),
                     result: result.clone(),
-                    hint: None,
-                    check: None,
+                    hint: hint.clone(),
+                    check: check.clone(),
                     changes: changes.clone(),
                     took: *took,
                     place: String::new(),

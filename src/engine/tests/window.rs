@@ -468,10 +468,7 @@ fn no_window_opens_outside_the_configured_hours() {
     let ran = stage.run_once();
     let why = ran.describe_step("n1", "driver/packages");
     assert!(why.starts_with(&format!("held: windows open {hour:02}:00-{next:02}:00; it is now ")), "{why}");
-    assert_eq!(
-        (ran.describe_step("n1", "motd/file").as_str(), ran.host_outcome("n1"), ran.exit_code()),
-        ("changed", HostOutcome::Pending, 10)
-    );
+    assert_eq!((ran.describe_step("n1", "motd/file").as_str(), ran.exit_code()), ("changed", 10));
     assert_eq!(read_log(&stage, "n1"), ["motd"]);
     assert_eq!([&ran, &stage.run_once()].map(|ran| ran.plan.exit_code(true)), [ExitCode::Pending; 2]);
 }

@@ -52,6 +52,8 @@ impl Scene {
             step: driver_step_id(step),
             title: "".into(),
             result,
+            hint: None,
+            check: None,
             changes: vec![],
             took: Duration::from_secs(took),
         });

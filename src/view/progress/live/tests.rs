@@ -77,7 +77,16 @@ fn new_live(detail: ProgressDetail) -> (LiveProgress, Terminal) {
 
 fn step_finished_event(result: StepResult) -> Event {
     let (step, title, took) = (StepId::new("base", "nginx"), "nginx".into(), Duration::from_secs(2));
-    Event::StepFinished { host: sample::host("n1"), step, title, result, changes: vec![], took }
+    Event::StepFinished {
+        host: sample::host("n1"),
+        step,
+        title,
+        result,
+        hint: None,
+        check: None,
+        changes: vec![],
+        took,
+    }
 }
 
 fn host_finished_event(name: &str, outcome: HostOutcome) -> Event {

@@ -36,7 +36,7 @@ fn render_events(detail: ProgressDetail, events: &[Event]) -> String {
 
 fn step_finished_event(result: StepResult) -> Event {
     let (step, title, took) = (StepId::new("base", "nginx"), untrusted_text("nginx"), Duration::from_millis(2_100));
-    Event::StepFinished { host: host("node-01"), step, title, result, changes: vec![], took }
+    Event::StepFinished { host: host("node-01"), step, title, result, hint: None, check: None, changes: vec![], took }
 }
 
 fn all_events() -> Vec<Event> {
