@@ -53,8 +53,8 @@ pub(crate) fn find_version_lock(locks: &str, name: &str, installed: &[&str]) -> 
     let own: Vec<&LockEntry> = entries.iter().filter(|entry| entry.name == name || entry.name == bare).collect();
     let holds = |entry: &&LockEntry| installed.iter().any(|version| entry.allows_only(version));
     // Of packages with several versions at once, such as kernels, entries of removed ones are left. dnf does not go back.
-    let is_held = own.iter().any(|entry| holds(&entry));
-    let elsewhere = |entry: &&&LockEntry| !holds(*entry) && !(is_held && entry.is_older_than(installed));
+    let is_held = own.iter().any(holds);
+    let elsewhere = |entry: &&&LockEntry| !(holds(entry) || is_held && entry.is_older_than(installed));
     match own.iter().find(elsewhere) {
         _ if own.is_empty() => VersionLock::None,
         Some(entry) if !installed.is_empty() => VersionLock::Elsewhere(entry.text.clone()),
