@@ -38,7 +38,7 @@ impl VerbOutput<'_> {
     pub fn write_result(&self, render: ResultRenderer<'_>) -> Result<(), CliError> {
         let mut out = (self.console.out)();
         let written = match self.settings.format {
-            OutputFormat::Json => render(&JsonWriter, &mut out),
+            OutputFormat::Json => render(&self.json_writer(), &mut out),
             // `drawn` writes formats with their own grammar; verbs that do not support a format have rejected it.
             _ => render(&self.text_writer(), &mut out),
         };
@@ -151,7 +151,7 @@ impl VerbOutput<'_> {
     pub fn write_json_file(&self, render: ResultRenderer<'_>) -> Result<(), CliError> {
         match &self.settings.json_into {
             None => Ok(()),
-            Some(path) => super::atomic_file::replace_file(path, |out| render(&JsonWriter, out)),
+            Some(path) => super::atomic_file::replace_file(path, |out| render(&self.json_writer(), out)),
         }
     }
 
@@ -163,6 +163,10 @@ impl VerbOutput<'_> {
             OutputFormat::Json => check_stderr_write(write(Box::new((self.console.err)()))),
             _ => check_stdout_write(write(Box::new((self.console.out)()))),
         }
+    }
+
+    fn json_writer(&self) -> JsonWriter {
+        JsonWriter::new(&self.settings.recordings)
     }
 
     /// Returns the writer for human-readable text.

@@ -68,6 +68,7 @@ pub struct DriftReportSource {
     last_success: Option<Timestamp>,
     /// The recordings from which the findings are, as lines of text.
     recordings: String,
+    json: JsonWriter,
 }
 
 impl DriftReportSource {
@@ -88,7 +89,14 @@ impl DriftReportSource {
         // The findings report why there is no history.
         let runs = history.and_then(Result::ok).map(|history| history.runs).unwrap_or_default();
         let last_success = now.or_else(|| runs.iter().rev().find_map(success_time));
-        Self { drift, exit, runs, last_success, recordings: cx.render_recordings() }
+        Self {
+            drift,
+            exit,
+            runs,
+            last_success,
+            recordings: cx.render_recordings(),
+            json: JsonWriter::new(&cx.settings.recordings),
+        }
     }
 
     fn to_report_data(&self, last_success: Option<Timestamp>) -> reports::DriftReportInput<'_> {
@@ -113,13 +121,13 @@ impl DriftReportSource {
         let head = if report.format == OutputFormat::Text { self.recordings.as_str() } else { "" };
         atomic_file::replace_file(&report.path, |out| {
             write!(out, "{head}")?;
-            write_report(report.format, &told, text, out)
+            write_report(report.format, &told, (text, &self.json), out)
         })
     }
 
     /// Writes in one format.
     pub fn write_format(&self, format: OutputFormat, text: &TextWriter, out: &mut dyn Write) -> io::Result<()> {
-        write_report(format, &self.to_report_data(self.last_success), text, out)
+        write_report(format, &self.to_report_data(self.last_success), (text, &self.json), out)
     }
 }
 
@@ -138,11 +146,11 @@ fn read_earlier_success(path: &Utf8Path, cluster: &str) -> Option<Timestamp> {
 fn write_report(
     format: OutputFormat,
     told: &reports::DriftReportInput<'_>,
-    text: &TextWriter,
+    (text, json): (&TextWriter, &JsonWriter),
     out: &mut dyn Write,
 ) -> io::Result<()> {
     match format {
-        OutputFormat::Json => JsonWriter.write_drift(told.drift, told.exit, out),
+        OutputFormat::Json => json.write_drift(told.drift, told.exit, out),
         OutputFormat::Ndjson => view::drift_messages(told.drift, told.exit, out),
         OutputFormat::Markdown => reports::write_markdown(told, out),
         OutputFormat::Junit => reports::write_junit(told, out),

@@ -187,11 +187,15 @@ mod tests {
         assert_eq!(describe_shown_file(&serde_json::to_string(&plan).unwrap()), of_plan);
         assert_eq!(describe_shown_file(&serde_json::to_string(&report).unwrap()), of_report);
         assert_eq!(
-            describe_shown_file(&write_document(|out| JsonWriter.write_plan(&plan, ExitCode::Done, out))),
+            describe_shown_file(&write_document(|out| JsonWriter::default().write_plan(&plan, ExitCode::Done, out))),
             of_plan
         );
         assert_eq!(
-            describe_shown_file(&write_document(|out| JsonWriter.write_report(&report, ExitCode::Done, out))),
+            describe_shown_file(&write_document(|out| JsonWriter::default().write_report(
+                &report,
+                ExitCode::Done,
+                out
+            ))),
             of_report
         );
         assert_eq!(

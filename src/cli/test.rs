@@ -315,7 +315,7 @@ fn write_report(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     match format {
-        OutputFormat::Json => JsonWriter.write_acceptance(report, report.exit_code(), out),
+        OutputFormat::Json => JsonWriter::default().write_acceptance(report, report.exit_code(), out),
         OutputFormat::Markdown => formats::write_markdown(report, out),
         OutputFormat::Junit => formats::write_junit(report, out),
         OutputFormat::Html => formats::write_html(report, out),

@@ -34,7 +34,7 @@ fn long_list_of_findings_is_cut_in_text() {
 #[test]
 fn rehearsal_document_keeps_the_report() {
     let report = sample::rehearsal_report(&sample::plan(Vec::new()));
-    let text = render(|out| JsonWriter.write_rehearsal(&report, ExitCode::HostsFailed, out));
+    let text = render(|out| JsonWriter::default().write_rehearsal(&report, ExitCode::HostsFailed, out));
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     let read: crate::plan::RehearsalReport = serde_json::from_value(document["rehearsal"].clone()).unwrap();
     assert_eq!(read, report);

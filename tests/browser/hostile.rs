@@ -79,7 +79,7 @@ fn hostile_host_text_is_escaped_in_every_format() {
     let coloured = text(&|out| TextWriter::default().write_drift(&hostile, exit, out));
     let formats = [
         ("text", anstream::adapter::strip_str(&coloured).to_string()),
-        ("json", text(&|out| JsonWriter.write_drift(&hostile, exit, out))),
+        ("json", text(&|out| JsonWriter::default().write_drift(&hostile, exit, out))),
         ("ndjson", text(&|out| view::drift_messages(&hostile, exit, out))),
         ("markdown", sample::written(&hostile, drift::write_markdown)),
         ("junit", sample::written(&hostile, drift::write_junit)),

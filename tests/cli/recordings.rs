@@ -102,6 +102,14 @@ fn unrecorded_checks_are_unknown_without_contacting_hosts() {
     assert!(said.contains(head), "{said}");
     let said = forge(place.path(), &["verify", "--observed", "timed.json", "--quiet"]);
     assert!(said.contains("\n  timed.json  2026-11-21T12:00:00Z ("), "{said}");
+    // Documents name them for programs; their age is for the reader to compute.
+    for verb in ["plan", "verify", "drift", "facts"] {
+        let said = forge(place.path(), &[verb, "--observed", "timed.json", "-q", "--format", "json"]);
+        let told: serde_json::Value =
+            serde_json::from_str(&said[said.find('{').unwrap()..said.rfind('}').unwrap() + 1]).unwrap();
+        let expected = serde_json::json!([{ "path": "timed.json", "recorded": "2026-11-21T12:00:00Z" }]);
+        assert_eq!(told["recordings"], expected, "{said}");
+    }
 }
 
 #[test]
@@ -151,7 +159,10 @@ fn merged_recordings_give_the_plan_of_one_recording() {
     let plan = |files: &[&str]| {
         let flags = files.iter().flat_map(|file| ["--observed", file]);
         let said = forge(place.path(), &["plan", "--format", "json"].into_iter().chain(flags).collect::<Vec<_>>());
-        said.split_once('\n').unwrap().1.to_owned()
+        // The names of the recordings are not part of the plan.
+        let (head, rest) = said.split_once("\"recordings\": [").unwrap();
+        let (head, rest) = (head.split_once('\n').unwrap().1, rest.split_once("\n  ],\n").unwrap().1);
+        format!("{head}{rest}")
     };
     let one = plan(&["whole.json"]);
     assert!(one.contains("\"verdict\": \"change\"") && one.contains("node-09"), "{one}");

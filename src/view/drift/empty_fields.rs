@@ -174,7 +174,7 @@ fn assert_drift_complete(drift: &DriftReport) {
     }
     let prose = remove_elements(&remove_elements(shown, "code"), "pre");
     assert!(!prose.contains('`'), "a backtick outside of code: {prose}");
-    let json = render_plain(|out| JsonWriter.write_drift(drift, ExitCode::Done, out));
+    let json = render_plain(|out| JsonWriter::default().write_drift(drift, ExitCode::Done, out));
     let read: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(read["drift"]["findings"].as_array().map(Vec::len), Some(drift.findings.len()));
 }

@@ -13,7 +13,9 @@ pub use exit_info::ExitInfo;
 pub use saved_plan::write_saved_plan;
 pub use schema::document_schema;
 
-use super::{InitResult, ListedRun, ManualPage, ResultWriter, SandboxList, UndoRefusalList, ValidationResult};
+use super::{
+    InitResult, ListedRun, ManualPage, RecordingFile, ResultWriter, SandboxList, UndoRefusalList, ValidationResult,
+};
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};
 use crate::diag::DiagCode;
 use crate::drift::{DriftHistory, DriftReport};
@@ -33,25 +35,57 @@ use std::io::{self, Write};
 pub const DOCUMENT_VERSION: u32 = 1;
 
 /// Writes JSON that is safe to print on a terminal.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct JsonWriter;
+#[derive(Clone, Debug, Default)]
+pub struct JsonWriter {
+    recordings: Vec<RecordingFile>,
+}
 
 /// The common keys of all documents.
 #[derive(Serialize)]
-struct JsonDocument<T> {
+struct JsonDocument<'w, T> {
     version: u32,
     /// The kind of the document: `plan`, `report`, `facts` ….
     result: &'static str,
     forge: &'static str,
     exit: ExitInfo,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    recordings: Vec<ReadRecording<'w>>,
     #[serde(flatten)]
     body: T,
 }
 
-impl<T: Serialize> JsonDocument<T> {
-    fn write_document(result: &'static str, exit: ExitCode, body: T, out: &mut dyn Write) -> io::Result<()> {
-        let exit = ExitInfo::from_code(exit);
-        let document = Self { version: DOCUMENT_VERSION, result, forge: env!("CARGO_PKG_VERSION"), exit, body };
+/// A recording from which the result is: no host was contacted.
+#[derive(Serialize, JsonSchema)]
+struct ReadRecording<'w> {
+    /// The path of its file.
+    path: &'w str,
+    /// When it was saved, RFC 3339; absent if it does not say so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recorded: Option<String>,
+}
+
+impl<'w> ReadRecording<'w> {
+    fn from_file(file: &'w RecordingFile) -> Self {
+        Self { path: file.path.as_str(), recorded: file.recorded.map(|time| time.to_string()) }
+    }
+}
+
+impl JsonWriter {
+    /// Returns the writer for results that are computed from recordings, if there are any.
+    pub fn new(recordings: &[RecordingFile]) -> Self {
+        Self { recordings: recordings.to_vec() }
+    }
+
+    fn write_document<T: Serialize>(
+        &self,
+        result: &'static str,
+        exit: ExitCode,
+        body: T,
+        out: &mut dyn Write,
+    ) -> io::Result<()> {
+        let recordings = self.recordings.iter().map(ReadRecording::from_file).collect();
+        let (exit, forge) = (ExitInfo::from_code(exit), env!("CARGO_PKG_VERSION"));
+        let document = JsonDocument { version: DOCUMENT_VERSION, result, forge, exit, recordings, body };
         let mut serializer = serde_json::Serializer::with_formatter(&mut *out, formatter::EscapingFormatter::default());
         document.serialize(&mut serializer)?;
         writeln!(out)
@@ -230,11 +264,11 @@ impl<'a> RefusedChange<'a> {
 
 impl ResultWriter for JsonWriter {
     fn write_plan(&self, plan: &Plan, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("plan", exit, PlanBody { counts: plan.count_steps(), plan }, out)
+        self.write_document("plan", exit, PlanBody { counts: plan.count_steps(), plan }, out)
     }
 
     fn write_images(&self, images: &PlanImages, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("images", exit, ImagesBody { images }, out)
+        self.write_document("images", exit, ImagesBody { images }, out)
     }
 
     fn write_report(&self, report: &RunReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
@@ -248,27 +282,22 @@ impl ResultWriter for JsonWriter {
         exit: ExitCode,
         out: &mut dyn Write,
     ) -> io::Result<()> {
-        JsonDocument::write_document("report", exit, ReportBody { no_history, report }, out)
+        self.write_document("report", exit, ReportBody { no_history, report }, out)
     }
 
     fn write_undo_refusal(&self, refusal: &UndoRefusalList<'_>, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         let changes = refusal.refused.iter().map(RefusedChange::from_refusal).collect();
         let refusal = RefusedUndo { run: refusal.run, changes };
-        JsonDocument::write_document("undo_refusal", exit, UndoRefusalBody { refusal }, out)
+        self.write_document("undo_refusal", exit, UndoRefusalBody { refusal }, out)
     }
 
     fn write_rehearsal(&self, report: &RehearsalReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         let body = RehearsalBody { summary: report.summarize(), rehearsal: report };
-        JsonDocument::write_document("rehearsal", exit, body, out)
+        self.write_document("rehearsal", exit, body, out)
     }
 
     fn write_facts(&self, seen: &[ObservedHost], exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document(
-            "facts",
-            exit,
-            FactsBody { facts: seen.iter().map(HostFacts::from_seen).collect() },
-            out,
-        )
+        self.write_document("facts", exit, FactsBody { facts: seen.iter().map(HostFacts::from_seen).collect() }, out)
     }
 
     fn write_outliers(
@@ -278,104 +307,94 @@ impl ResultWriter for JsonWriter {
         exit: ExitCode,
         out: &mut dyn Write,
     ) -> io::Result<()> {
-        JsonDocument::write_document("outliers", exit, OutliersBody::from_outliers(seen, outliers), out)
+        self.write_document("outliers", exit, OutliersBody::from_outliers(seen, outliers), out)
     }
 
     fn write_sandboxes(&self, sandboxes: &SandboxList, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
         let lines = sandboxes.list.iter().map(|sandbox| SandboxLine { host: &sandbox.host, pid: sandbox.pid });
         let body = SandboxesBody { ended: sandboxes.ended, sandboxes: lines.collect() };
-        JsonDocument::write_document("sandboxes", exit, body, out)
+        self.write_document("sandboxes", exit, body, out)
     }
 
     fn write_validation(&self, validation: &ValidationResult, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("validation", exit, validation::validation_body(validation), out)
+        self.write_document("validation", exit, validation::validation_body(validation), out)
     }
 
     fn write_graph(&self, graph: &DependencyChart, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("graph", ExitCode::Done, offline::GraphBody { graph }, out)
+        self.write_document("graph", ExitCode::Done, offline::GraphBody { graph }, out)
     }
 
     fn write_recipes(&self, recipes: &[RecipeSummary], out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("recipes", ExitCode::Done, offline::RecipesBody { recipes }, out)
+        self.write_document("recipes", ExitCode::Done, offline::RecipesBody { recipes }, out)
     }
 
     fn write_recipe(&self, recipe: &RecipeDetails, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("recipe", ExitCode::Done, offline::RecipeBody { recipe }, out)
+        self.write_document("recipe", ExitCode::Done, offline::RecipeBody { recipe }, out)
     }
 
     fn write_values(&self, values: &[SharedByHosts<ValueExplanation>], out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("values", ExitCode::Done, offline::ValueBody { values }, out)
+        self.write_document("values", ExitCode::Done, offline::ValueBody { values }, out)
     }
 
     fn write_step(&self, step: &StepExplanation, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("step", ExitCode::Done, offline::StepBody { step }, out)
+        self.write_document("step", ExitCode::Done, offline::StepBody { step }, out)
     }
 
     fn write_error_code(&self, code: DiagCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("code", ExitCode::Done, offline::CodeBody::from_code(code), out)
+        self.write_document("code", ExitCode::Done, offline::CodeBody::from_code(code), out)
     }
 
     fn write_manual_page(&self, page: &ManualPage, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("page", ExitCode::Done, offline::PageBody { page }, out)
+        self.write_document("page", ExitCode::Done, offline::PageBody { page }, out)
     }
 
     fn write_runs(&self, runs: &[ListedRun], out: &mut dyn Write) -> io::Result<()> {
         let runs = runs.iter().map(offline::RunListItem::from_listed).collect();
-        JsonDocument::write_document("runs", ExitCode::Done, offline::RunsBody { runs }, out)
+        self.write_document("runs", ExitCode::Done, offline::RunsBody { runs }, out)
     }
 
     fn write_run(&self, run: &PastRun, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document(
-            "run",
-            ExitCode::Done,
-            offline::RunBody { run: offline::PastRunBody::from_run(run) },
-            out,
-        )
+        self.write_document("run", ExitCode::Done, offline::RunBody { run: offline::PastRunBody::from_run(run) }, out)
     }
 
     fn write_comparison(&self, comparison: &RunComparison, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("comparison", ExitCode::Done, offline::ComparisonBody { comparison }, out)
+        self.write_document("comparison", ExitCode::Done, offline::ComparisonBody { comparison }, out)
     }
 
     fn write_checkup(&self, checkup: &DoctorReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("doctor", exit, DoctorBody { doctor: checkup }, out)
+        self.write_document("doctor", exit, DoctorBody { doctor: checkup }, out)
     }
 
     fn write_drift(&self, drift: &DriftReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("drift", exit, drift::DriftBody { counts: drift.count_findings(), drift }, out)
+        self.write_document("drift", exit, drift::DriftBody { counts: drift.count_findings(), drift }, out)
     }
 
     fn write_drift_history(&self, history: &DriftHistory, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document(
-            "drift_history",
-            ExitCode::Done,
-            drift::HistoryBody { drift_history: history },
-            out,
-        )
+        self.write_document("drift_history", ExitCode::Done, drift::HistoryBody { drift_history: history }, out)
     }
 
     fn write_exec_report(&self, report: &ExecReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("exec", exit, ExecBody { exec: report }, out)
+        self.write_document("exec", exit, ExecBody { exec: report }, out)
     }
 
     fn write_acceptance(&self, report: &AcceptanceReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("tests", exit, AcceptanceBody { tests: report }, out)
+        self.write_document("tests", exit, AcceptanceBody { tests: report }, out)
     }
 
     fn write_holds(&self, report: &HoldReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("holds", exit, HoldsBody { holds: report }, out)
+        self.write_document("holds", exit, HoldsBody { holds: report }, out)
     }
 
     fn write_diagnosis(&self, diagnosis: &SlowDiagnosis, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("diagnosis", exit, DiagnosisBody { diagnosis }, out)
+        self.write_document("diagnosis", exit, DiagnosisBody { diagnosis }, out)
     }
 
     fn write_fetch_report(&self, report: &FetchReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("fetch", exit, FetchBody { fetch: report }, out)
+        self.write_document("fetch", exit, FetchBody { fetch: report }, out)
     }
 
     fn write_init_result(&self, init: &InitResult, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
-        JsonDocument::write_document("init", exit, InitBody { init }, out)
+        self.write_document("init", exit, InitBody { init }, out)
     }
 }
 

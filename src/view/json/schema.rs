@@ -3,8 +3,8 @@
 use super::exit_info::ExitInfo;
 use super::{
     AcceptanceBody, DOCUMENT_VERSION, DiagnosisBody, DoctorBody, ExecBody, FactsBody, FetchBody, HoldsBody, ImagesBody,
-    InitBody, OutliersBody, PlanBody, RehearsalBody, ReportBody, SandboxesBody, UndoRefusalBody, drift, offline,
-    validation,
+    InitBody, OutliersBody, PlanBody, ReadRecording, RehearsalBody, ReportBody, SandboxesBody, UndoRefusalBody, drift,
+    offline, validation,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -52,8 +52,12 @@ const RESULT_SCHEMAS: &[(&str, BodySchema)] = &[
 pub fn document_schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().for_serialize().into_generator();
     let exit: Value = generator.subschema_for::<ExitInfo>().into();
-    let alternatives: Vec<Value> =
-        RESULT_SCHEMAS.iter().map(|(result, body)| result_alternative(result, body(&mut generator), &exit)).collect();
+    let recording: Value = generator.subschema_for::<ReadRecording<'_>>().into();
+    let alternatives = RESULT_SCHEMAS.iter().map(|(result, body)| {
+        let own = body(&mut generator);
+        result_alternative(result, own, (&exit, &recording))
+    });
+    let alternatives: Vec<Value> = alternatives.collect();
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Document",
@@ -63,13 +67,15 @@ pub fn document_schema() -> Value {
     })
 }
 
-fn result_alternative(result: &str, mut body: Value, exit: &Value) -> Value {
+fn result_alternative(result: &str, mut body: Value, (exit, recording): (&Value, &Value)) -> Value {
     let mut properties = Map::new();
     properties.insert("version".to_owned(), json!({ "const": DOCUMENT_VERSION }));
     properties.insert("result".to_owned(), json!({ "const": result }));
     properties.insert("forge".to_owned(), json!({ "type": "string", "description": "The version of forge." }));
     properties.insert("exit".to_owned(), exit.clone());
     let mut required: Vec<Value> = properties.keys().map(|key| json!(key)).collect();
+    let about = "The recordings from which the result is, with `--observed`; absent without it.";
+    properties.insert("recordings".to_owned(), json!({ "type": "array", "items": recording, "description": about }));
     if let Some(Value::Object(own)) = body.get_mut("properties").map(Value::take) {
         properties.extend(own);
     }

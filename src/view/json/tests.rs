@@ -16,7 +16,7 @@ fn render_json(write: impl Fn(&mut dyn Write) -> io::Result<()>) -> (String, Val
 #[test]
 fn plan_json_has_counts_and_exit_code() {
     let plan = sample::rich_plan();
-    let (_, value) = render_json(|out| JsonWriter.write_plan(&plan, ExitCode::Changes, out));
+    let (_, value) = render_json(|out| JsonWriter::default().write_plan(&plan, ExitCode::Changes, out));
     let keys: Vec<_> = value.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["version", "result", "forge", "exit", "counts", "plan"]);
     assert_eq!(value["result"], "plan");
@@ -28,14 +28,14 @@ fn plan_json_has_counts_and_exit_code() {
 #[test]
 fn plan_json_round_trips() {
     let plan = sample::rich_plan();
-    let (_, value) = render_json(|out| JsonWriter.write_plan(&plan, ExitCode::Done, out));
+    let (_, value) = render_json(|out| JsonWriter::default().write_plan(&plan, ExitCode::Done, out));
     assert_eq!(serde_json::from_value::<Plan>(value["plan"].clone()).unwrap(), plan);
 }
 
 #[test]
 fn report_json_lists_each_step() {
     let report = sample::rich_report();
-    let (_, value) = render_json(|out| JsonWriter.write_report(&report, report.exit_code(), out));
+    let (_, value) = render_json(|out| JsonWriter::default().write_report(&report, report.exit_code(), out));
     assert_eq!(value["exit"]["code"], 3);
     let step = &value["report"]["hosts"][1]["steps"][1];
     assert_eq!(step["result"], "failed");
@@ -46,7 +46,8 @@ fn report_json_lists_each_step() {
 fn report_json_says_why_the_run_has_no_history() {
     let report = sample::rich_report();
     let why = crate::model::UntrustedText::from("state folder `/s` is not writable: No space left on device");
-    let write = |why| render_json(|out| JsonWriter.write_apply_report(&report, why, report.exit_code(), out)).1;
+    let write =
+        |why| render_json(|out| JsonWriter::default().write_apply_report(&report, why, report.exit_code(), out)).1;
     assert_eq!(write(Some(&why))["no_history"], why.raw());
     assert!(write(None).get("no_history").is_none());
 }
@@ -59,7 +60,7 @@ fn refused_undo_json_lists_each_change() {
         why: "the step is gone".to_owned(),
     }];
     let list = UndoRefusalList { run: "20261121T093015-4f2a", refused: &refused };
-    let (_, value) = render_json(|out| JsonWriter.write_undo_refusal(&list, ExitCode::HostsFailed, out));
+    let (_, value) = render_json(|out| JsonWriter::default().write_undo_refusal(&list, ExitCode::HostsFailed, out));
     assert_eq!(value["result"], "undo_refusal");
     assert_eq!(value["exit"]["code"], 3);
     let change = serde_json::json!({"host": "a", "step": {"recipe": "r", "step": "dir"}, "why": "the step is gone"});
@@ -71,7 +72,8 @@ fn facts_json_has_a_value_or_a_reason() {
     let mut seen = ObservedHost::from_observation(&sample::host("a"), Default::default(), 1);
     seen.facts.0.insert("kernel", Ok("6.1".into()));
     seen.facts.0.insert("gpus", Err(crate::probe::UnansweredReason::new("timed out after 10 s")));
-    let (_, value) = render_json(|out| JsonWriter.write_facts(std::slice::from_ref(&seen), ExitCode::Unknown, out));
+    let (_, value) =
+        render_json(|out| JsonWriter::default().write_facts(std::slice::from_ref(&seen), ExitCode::Unknown, out));
     let expected = serde_json::json!({
         "gpus": {"unknown": {"why": "timed out after 10 s", "said": null}},
         "kernel": {"value": "6.1"},
@@ -92,7 +94,7 @@ fn diagnostics_have_file_line_and_column() {
         .hint("rename one");
     let checked = CheckedInventory { path: "inventory.yaml".into(), diags: DiagList(vec![diag]), sources, size: None };
     let validation = ValidationResult { inventories: vec![checked] };
-    let (_, value) = render_json(|out| JsonWriter.write_validation(&validation, ExitCode::Input, out));
+    let (_, value) = render_json(|out| JsonWriter::default().write_validation(&validation, ExitCode::Input, out));
     let expected = serde_json::json!({
         "path": "inventory.yaml",
         "valid": false,
@@ -113,12 +115,12 @@ fn diagnostics_have_file_line_and_column() {
 fn hostile_text_is_escaped_and_parses_back_unchanged() {
     for (raw, _) in HOSTILE {
         let plan = sample::hostile_plan(raw);
-        let (text, value) = render_json(|out| JsonWriter.write_plan(&plan, ExitCode::Done, out));
+        let (text, value) = render_json(|out| JsonWriter::default().write_plan(&plan, ExitCode::Done, out));
         assert!(!text.chars().any(escape::is_hidden_char), "{raw:?} came through in {text}");
         let shown = crate::model::SecretStore::mask_placeholders(raw);
         assert_eq!(value["plan"]["hosts"][0]["steps"][0]["reason"], shown.as_str());
         let report = sample::hostile_report(raw);
-        let (text, _) = render_json(|out| JsonWriter.write_report(&report, ExitCode::Done, out));
+        let (text, _) = render_json(|out| JsonWriter::default().write_report(&report, ExitCode::Done, out));
         assert!(!text.chars().any(escape::is_hidden_char), "{raw:?} came through in {text}");
     }
 }
@@ -126,7 +128,7 @@ fn hostile_text_is_escaped_and_parses_back_unchanged() {
 #[test]
 fn drift_json_round_trips() {
     let drift = sample::rich_drift();
-    let (_, value) = render_json(|out| JsonWriter.write_drift(&drift, drift.exit_code(), out));
+    let (_, value) = render_json(|out| JsonWriter::default().write_drift(&drift, drift.exit_code(), out));
     assert_eq!(value["exit"]["code"], 4);
     assert_eq!(value["counts"]["by_cause"]["machine-changed"], 5);
     assert_eq!(serde_json::from_value::<DriftReport>(value["drift"].clone()).unwrap(), drift);

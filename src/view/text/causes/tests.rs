@@ -53,7 +53,7 @@ struct NamedSteps {
 /// Reads the JSON output.
 fn names_in_json(plan: &Plan) -> NamedSteps {
     let mut out = Vec::new();
-    JsonWriter.write_plan(plan, ExitCode::Done, &mut out).unwrap();
+    JsonWriter::default().write_plan(plan, ExitCode::Done, &mut out).unwrap();
     let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
     let hosts = value["plan"]["hosts"].as_array().unwrap();
     let mut named = NamedSteps::default();
