@@ -9,14 +9,16 @@ use crate::model::{UntrustedText, Value};
 use crate::object::ObjectId;
 use crate::transport::LockOwner;
 use serde_json::json;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// A lease that has not been renewed for this long may be taken by another run.
 const LEASE_DURATION: Duration = Duration::from_secs(30);
 const RENEW_INTERVAL: Duration = Duration::from_secs(8);
+/// Time that a request has before another run may take the lease.
+const REQUEST_MARGIN: Duration = Duration::from_secs(4);
 
 pub(super) const OWNER_ANNOTATION: &str = "forge/owner";
 
@@ -48,20 +50,44 @@ pub(super) enum LeaseExpiry {
     Kept,
 }
 
+/// What the renewal of a lease has reached.
+struct RenewalState {
+    expiry: LeaseExpiry,
+    /// When the last request that wrote the lease began: the API wrote it then or later.
+    renewed: Mutex<Instant>,
+    /// Whether another run holds the lease.
+    is_taken: AtomicBool,
+}
+
+impl RenewalState {
+    fn note_renewal(&self, began: Instant) {
+        *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = began;
+    }
+
+    /// Reports whether another run may hold the lease before a request that begins now is answered. The time decides, not
+    /// the result of a renewal: one that hangs has none.
+    fn is_lost(&self) -> bool {
+        let renewed = *self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_overdue = renewed.elapsed() + REQUEST_MARGIN >= LEASE_DURATION;
+        self.is_taken.load(Ordering::Relaxed) || (self.expiry == LeaseExpiry::Lost && is_overdue)
+    }
+}
+
 /// A lease that this run holds. Dropping it ends its renewal; then it expires.
 pub struct HeldLease {
     cluster: ClusterApi,
     pub(super) lease: ClusterLease,
-    lost: Arc<AtomicBool>,
+    state: Arc<RenewalState>,
     renewal: tokio::task::JoinHandle<()>,
 }
 
 impl HeldLease {
-    /// Renews a lease that was acquired until it is dropped or lost.
-    pub(super) fn start_renewal(cluster: ClusterApi, lease: ClusterLease, expiry: LeaseExpiry) -> Self {
-        let lost = Arc::new(AtomicBool::new(false));
-        let renewal = tokio::spawn(renew_until_lost(cluster.clone(), lease.clone(), expiry, lost.clone()));
-        Self { cluster, lease, lost, renewal }
+    /// Renews a lease until it is dropped, or until another run has it. `began` is the time before it was acquired.
+    pub(super) fn start_renewal(cluster: ClusterApi, lease: ClusterLease, expiry: LeaseExpiry, began: Instant) -> Self {
+        let state = RenewalState { expiry, renewed: Mutex::new(began), is_taken: AtomicBool::new(false) };
+        let state = Arc::new(state);
+        let renewal = tokio::spawn(renew_until_taken(cluster.clone(), lease.clone(), state.clone()));
+        Self { cluster, lease, state, renewal }
     }
 
     /// Returns the time of the API.
@@ -71,7 +97,7 @@ impl HeldLease {
 
     /// Reports whether another run may hold the lease.
     pub fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed)
+        self.state.is_lost()
     }
 
     /// Releases the lease.
@@ -234,18 +260,41 @@ fn find_last_write(object: &Value) -> Option<jiff::Timestamp> {
     entries.iter().filter_map(|entry| entry["time"].as_str()?.parse().ok()).max()
 }
 
-/// Renews a lease until another run holds it.
-async fn renew_until_lost(cluster: ClusterApi, lease: ClusterLease, expiry: LeaseExpiry, lost: Arc<AtomicBool>) {
-    let mut last = Instant::now();
+/// Renews a lease until another run holds it. After errors, the API may answer again: as long as no other run has taken the
+/// lease, it can be renewed, even if it has expired.
+async fn renew_until_taken(cluster: ClusterApi, lease: ClusterLease, state: Arc<RenewalState>) {
     loop {
         tokio::time::sleep(RENEW_INTERVAL).await;
-        match lease.renew(&cluster).await {
-            Ok(true) => last = Instant::now(),
-            Ok(false) => break,
-            // The API may answer again before the lease expires.
-            Err(_) if expiry == LeaseExpiry::Kept || last.elapsed() + RENEW_INTERVAL < LEASE_DURATION => {}
-            Err(_) => break,
+        let began = Instant::now();
+        // One that hangs would keep the next one from being tried.
+        match tokio::time::timeout(LEASE_DURATION, lease.renew(&cluster)).await {
+            Ok(Ok(true)) => state.note_renewal(began),
+            Ok(Ok(false)) => return state.is_taken.store(true, Ordering::Relaxed),
+            Ok(Err(_)) | Err(_) => {}
         }
     }
-    lost.store(true, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another run may take a lease 30 s after its last renewal.
+    #[test]
+    fn lease_is_lost_by_time_whatever_its_renewal_does() {
+        let state = |expiry, seconds_ago| RenewalState {
+            expiry,
+            renewed: Mutex::new(Instant::now() - Duration::from_secs(seconds_ago)),
+            is_taken: AtomicBool::new(false),
+        };
+        let is_lost = |seconds_ago| state(LeaseExpiry::Lost, seconds_ago).is_lost();
+        assert_eq!([0, 25, 26, 90].map(is_lost), [false, false, true, true]);
+        let kept = state(LeaseExpiry::Kept, 90);
+        assert!(!kept.is_lost());
+        kept.is_taken.store(true, Ordering::Relaxed);
+        assert!(kept.is_lost());
+        let renewed = state(LeaseExpiry::Lost, 90);
+        renewed.note_renewal(Instant::now());
+        assert!(!renewed.is_lost(), "no other run has taken it meanwhile");
+    }
 }

@@ -7,6 +7,7 @@ use super::{ClusterReader, KubeError};
 use crate::transport::LockOwner;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use tokio::time::Instant;
 
 /// Changes a cluster while it holds the lock.
 pub struct ClusterWriter {
@@ -32,13 +33,16 @@ impl ClusterReader {
         ensure_namespace(&self.cluster).await.map_err(failed)?;
         let name = own_object_name("lock", &self.name);
         let lease = ClusterLease::new(self.cluster.namespace(), name, owner, clock);
+        let began = Instant::now();
         if let Some(other) = lease.try_acquire(&self.cluster).await.map_err(failed)? {
             return Err(ClusterLockError::Held(other));
         }
-        match self.move_former_records(&lease).await {
-            Ok(moved) => Ok(ClusterWriter::new(self.clone(), lease, moved)),
+        // Many records take longer to move than the lease lasts.
+        let held = HeldLease::start_renewal(self.cluster.clone(), lease, LeaseExpiry::Lost, began);
+        match self.move_former_records(&held.lease).await {
+            Ok(moved) => Ok(ClusterWriter { looker: self.clone(), applied: Mutex::default(), held, moved }),
             Err(refused) => {
-                lease.release(&self.cluster).await;
+                held.release().await;
                 Err(refused)
             }
         }
@@ -57,11 +61,6 @@ impl ClusterReader {
 }
 
 impl ClusterWriter {
-    fn new(looker: ClusterReader, lease: ClusterLease, moved: Vec<String>) -> Self {
-        let held = HeldLease::start_renewal(looker.cluster.clone(), lease, LeaseExpiry::Lost);
-        Self { looker, applied: Mutex::default(), held, moved }
-    }
-
     /// Returns a description of each object with records that was moved from the former namespace.
     pub fn moved_records(&self) -> &[String] {
         &self.moved

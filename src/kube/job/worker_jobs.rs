@@ -46,8 +46,9 @@ impl WorkerJobs {
     ) -> Result<HeldLease, ClusterLockError> {
         let name = own_object_name("engine", &self.inventory_cluster);
         let lease = ClusterLease::new(self.cluster.namespace(), name, owner, clock);
+        let began = tokio::time::Instant::now();
         match lease.try_acquire(&self.cluster).await {
-            Ok(None) => Ok(HeldLease::start_renewal(self.cluster.clone(), lease, LeaseExpiry::Kept)),
+            Ok(None) => Ok(HeldLease::start_renewal(self.cluster.clone(), lease, LeaseExpiry::Kept, began)),
             Ok(Some(other)) => Err(ClusterLockError::Held(other)),
             Err(refusal) => Err(ClusterLockError::Failed(self.to_error(refusal))),
         }

@@ -193,6 +193,38 @@ fn sample_of_broken_requests_costs_nothing() {
     }
 }
 
+/// The API answers one run nothing for a minute. Meanwhile another run takes the lock and ends as declared; the first one
+/// changes nothing more.
+#[test]
+fn run_that_lost_its_lock_changes_nothing_more() {
+    let Some(api) = Cluster::require() else { return };
+    let place = FaultyPlace::new(api, "lost-lock");
+    let (site, direct) = (&place.site, FaultProxy::start(api));
+    site.write("direct", &direct.kubeconfig());
+    let inventory = std::fs::read_to_string(site.path("inventory.yaml")).expect("an inventory");
+    site.write("direct.yaml", &inventory.replace("kubeconfig: kubeconfig", "kubeconfig: direct"));
+    place.proxy.arm(Some((ApiFault::Stalled, 4)));
+    let mut first = site.command(&["apply", "inventory.yaml", "--yes"]);
+    let first = first.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("forge");
+    let end = Instant::now() + Duration::from_secs(180);
+    while !place.proxy.is_reached() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let second = loop {
+        let out = site.forge(&["apply", "direct.yaml", "--yes", "--state", "elsewhere"]);
+        if out.code != 7 || Instant::now() > end {
+            break out;
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    };
+    assert_eq!(second.code, 0, "{second}");
+    let first = first.wait_with_output().expect("its end");
+    let said = String::from_utf8_lossy(&first.stdout);
+    assert!(!first.status.success() && said.contains("the cluster lock was lost"), "{said}");
+    assert_eq!(place.proxy.arrived(), <[String; 0]>::default(), "{said}");
+    place.check_objects().expect("as the second run declared");
+}
+
 #[test]
 #[ignore = "takes an hour: tests/faults/run api"]
 fn every_broken_request_costs_nothing() {

@@ -23,9 +23,15 @@ pub enum ApiFault {
     ServerError,
     /// The request waits until the test has killed forge, and never arrives.
     Kill,
+    /// Nothing is answered for a minute, and the requests of that time never arrive.
+    Stalled,
 }
 
+/// Longer than a lock lasts that is not renewed, and than forge tries a request.
+const STALL: Duration = Duration::from_secs(60);
+
 impl ApiFault {
+    /// Those after which the next run ends as declared.
     pub const ALL: [Self; 6] =
         [Self::Gone, Self::AnswerLost, Self::Conflict, Self::TooMany, Self::ServerError, Self::Kill];
 
@@ -58,6 +64,9 @@ struct ProxyState {
     is_reached: bool,
     is_released: bool,
     away_until: Option<Instant>,
+    stalled_until: Option<Instant>,
+    /// The changing requests that arrived after the fault.
+    arrived: Vec<String>,
 }
 
 /// The proxy. Each connection carries one request.
@@ -100,6 +109,11 @@ impl FaultProxy {
         self.state.0.lock().expect("a lock").changes.clone()
     }
 
+    /// Returns the changing requests that the API got after the fault.
+    pub fn arrived(&self) -> Vec<String> {
+        self.state.0.lock().expect("a lock").arrived.clone()
+    }
+
     pub fn is_reached(&self) -> bool {
         self.state.0.lock().expect("a lock").is_reached
     }
@@ -120,7 +134,7 @@ fn is_change(method: &str, path: &str) -> bool {
 fn serve(client: TcpStream, shared: &(Mutex<ProxyState>, Condvar), upstream: &PathBuf) {
     let mut reader = BufReader::new(client.try_clone().expect("a stream"));
     let Some((method, path, request)) = read_request(&mut reader) else { return };
-    let fault = {
+    let (fault, stalled_until) = {
         let mut state = shared.0.lock().expect("a lock");
         if state.away_until.is_some_and(|until| Instant::now() < until) {
             return;
@@ -136,9 +150,19 @@ fn serve(client: TcpStream, shared: &(Mutex<ProxyState>, Condvar), upstream: &Pa
             if matches!(fault, ApiFault::Gone | ApiFault::AnswerLost) {
                 state.away_until = Some(Instant::now() + Duration::from_secs(2));
             }
+            if fault == ApiFault::Stalled {
+                state.stalled_until = Some(Instant::now() + STALL);
+            }
         }
-        fault
+        let stalled_until = state.stalled_until.filter(|until| Instant::now() < *until);
+        if state.is_reached && stalled_until.is_none() && is_change(&method, &path) {
+            state.arrived.push(format!("{method} {path}"));
+        }
+        (fault, stalled_until)
     };
+    if let Some(until) = stalled_until {
+        return std::thread::sleep(until.saturating_duration_since(Instant::now()));
+    }
     let mut client = client;
     if let Some(answer) = fault.and_then(ApiFault::answer) {
         let _ = client.write_all(answer.as_bytes());
