@@ -140,9 +140,12 @@ fn split_rendered(text: &str) -> (Vec<String>, Vec<String>) {
     })
 }
 
-/// Returns the chart's file that helm prints a document from: `gpu-operator/charts/nfd/crds/api.yaml`.
+/// Returns the chart's file that helm prints a document from: `gpu-operator/charts/nfd/crds/api.yaml`. Later documents of a
+/// file may begin with such a comment of their own, an address where they come from.
 fn source_file(document: &str) -> Option<&str> {
-    document.lines().next()?.strip_prefix("# Source: ").map(str::trim)
+    let file = document.lines().next()?.strip_prefix("# Source: ").map(str::trim)?;
+    let (_, inner) = file.split_once('/')?;
+    ["crds/", "templates/", "charts/"].iter().any(|folder| inner.starts_with(folder)).then_some(file)
 }
 
 /// Reports whether a file is in the folder `crds` of a chart or subchart; `templates/crds` is another folder.
@@ -226,6 +229,7 @@ mod tests {
         let text = [
             object("c/crds/two.yaml", "third"),
             object("", "other"),
+            object("https://github.com/kubernetes-sigs/jobset", "commented"),
             object("c/charts/sub/charts/deep/crds/x.yaml", "kind"),
             object("c/charts/sub/crds/x.yaml", "kind"),
             object("c/templates/crds/kind.yaml", "template"),
@@ -236,7 +240,10 @@ mod tests {
             format!("---\n# Source: c/templates/dashes.yaml\n{}", object("", "dashes-template")),
         ];
         let found = parse_definitions(&text.concat()).unwrap();
-        assert_eq!(found.iter().map(ManifestObject::name).collect::<Vec<_>>(), ["dashes", "kind", "other", "third"]);
+        assert_eq!(
+            found.iter().map(ManifestObject::name).collect::<Vec<_>>(),
+            ["commented", "dashes", "kind", "other", "third"]
+        );
         let found = parse_rendered(&text.concat()).unwrap();
         let names: Vec<&str> = found.iter().map(ManifestObject::name).collect();
         assert_eq!(names, ["template", "subchart", "second", "dashes-template"]);
