@@ -8,7 +8,7 @@ pub fn has_ucx_row(output: &str) -> bool {
     output.lines().any(|line| parse_row(line).is_some())
 }
 
-/// Judges `ucx_perftest -t tag_bw` by its last row, in Gb/s: what was moved until then. It prints MB/s of 1,048,576 bytes;
+/// Judges `ucx_perftest -t tag_bw` by its last row, in Gb/s: of all messages until then. It prints MB/s of 1,048,576 bytes;
 /// the message rate must agree, and the transfer must be long enough for its rate.
 pub fn judge_ucx(output: &str, bytes: u64, expected: &ExpectedValue) -> TestVerdict {
     let Some(cells) = output.lines().rev().find_map(parse_row) else {

@@ -76,12 +76,20 @@ return "$forge_s"
 
 /// `$1` unit, `$2` limit, `$3` TCP port of the server, `0` if it listens elsewhere, then the program, as [`RUN_PROGRAM`].
 /// A connection that nothing answers takes the kernel two minutes: the program is stopped after 15 s in which each look at
-/// `/proc/net/tcp` finds one in the state `SYN_SENT` (02). [`READ_RESULT`] says that then.
+/// `/proc/net/tcp` finds one of the unit's main process in the state `SYN_SENT` (02). [`READ_RESULT`] says that then.
 const RUN_CLIENT: &str = r#"forge_u=$1 forge_p=$3
+forge_is_unanswered() {
+  forge_i=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk -v p="$(printf ':%04X' "$forge_p")" \
+    '$4 == "02" && substr($3, length($3) - 4) == p { print $10 }')
+  [ -n "$forge_i" ] || return 1
+  forge_m=$(systemctl show --property=MainPID --value "$forge_u.service" 2>/dev/null)
+  for i in $forge_i; do ls -l "/proc/$forge_m/fd" 2>/dev/null | grep -qF "socket:[$i]" && return 0; done
+  return 1
+}
 forge_watch() {
   forge_n=0
   while sleep 1; do
-    if cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -q ":$(printf '%04X' "$forge_p") 02 "; then
+    if forge_is_unanswered; then
       forge_n=$((forge_n + 1))
     else
       forge_n=0
