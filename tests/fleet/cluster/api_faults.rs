@@ -193,7 +193,7 @@ fn sample_of_broken_requests_costs_nothing() {
     }
 }
 
-/// The API answers one run nothing for a minute. Meanwhile another run takes the lock and ends as declared; the first one
+/// The API answers one run nothing for most of a minute. Meanwhile another run takes the lock and ends as declared; the first one
 /// changes nothing more.
 #[test]
 fn run_that_lost_its_lock_changes_nothing_more() {

@@ -23,12 +23,14 @@ pub enum ApiFault {
     ServerError,
     /// The request waits until the test has killed forge, and never arrives.
     Kill,
-    /// Nothing is answered for a minute, and the requests of that time never arrive.
+    /// Nothing is answered, locks for longer than the rest, and the requests of that time never arrive.
     Stalled,
 }
 
 /// Longer than a lock lasts that is not renewed, and than forge tries a request.
-const STALL: Duration = Duration::from_secs(60);
+const STALL: Duration = Duration::from_secs(42);
+/// The requests about locks are answered later: forge changes the cluster by what it knows then.
+const LOCK_STALL: Duration = Duration::from_secs(75);
 
 impl ApiFault {
     /// Those after which the next run ends as declared.
@@ -64,7 +66,7 @@ struct ProxyState {
     is_reached: bool,
     is_released: bool,
     away_until: Option<Instant>,
-    stalled_until: Option<Instant>,
+    stalled_since: Option<Instant>,
     /// The changing requests that arrived after the fault.
     arrived: Vec<String>,
 }
@@ -151,10 +153,11 @@ fn serve(client: TcpStream, shared: &(Mutex<ProxyState>, Condvar), upstream: &Pa
                 state.away_until = Some(Instant::now() + Duration::from_secs(2));
             }
             if fault == ApiFault::Stalled {
-                state.stalled_until = Some(Instant::now() + STALL);
+                state.stalled_since = Some(Instant::now());
             }
         }
-        let stalled_until = state.stalled_until.filter(|until| Instant::now() < *until);
+        let stall = if path.contains("/leases") { LOCK_STALL } else { STALL };
+        let stalled_until = state.stalled_since.map(|since| since + stall).filter(|until| Instant::now() < *until);
         if state.is_reached && stalled_until.is_none() && is_change(&method, &path) {
             state.arrived.push(format!("{method} {path}"));
         }
