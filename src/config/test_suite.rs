@@ -468,6 +468,11 @@ impl TestOutput {
         matches!(self, Self::GpuClocks | Self::Rping | Self::Pingpong)
     }
 
+    /// Returns whether the last line is a result also if the limit stopped the program.
+    pub fn has_running_result(self) -> bool {
+        self == Self::Ucx
+    }
+
     /// Returns whether greater values are better.
     pub fn is_more_better(self) -> bool {
         self != Self::PerftestLatency

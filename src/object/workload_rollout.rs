@@ -1,4 +1,5 @@
-//! Whether every pod of a workload runs with its last change, as `kubectl rollout status` determines it.
+//! Whether every pod of a workload runs with its last change, as `kubectl rollout status` determines it. In addition, it must
+//! want one pod at least.
 //!
 //! Source: `kubectl/pkg/polymorphichelpers/rollout_status.go` and the API reference of apps/v1.
 
@@ -12,7 +13,7 @@ const DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
 /// it wants one at least.
 ///
 /// # Errors
-/// What is missing, as a lowercase fragment.
+/// The reason, as a lowercase fragment.
 pub(crate) fn check_rollout(workload: &Value) -> Result<(), String> {
     if workload.pointer("/status/observedGeneration").is_none() || find_status_lag(workload, &Value::Null).is_some() {
         return Err("its controller has not seen its last change".to_owned());
@@ -29,10 +30,10 @@ fn read_count(workload: &Value, pointer: &str) -> Option<u64> {
 
 fn check_daemon_set(set: &Value, wanted: u64) -> Result<(), String> {
     let count = |field: &str| read_count(set, &format!("/status/{field}")).unwrap_or_default();
-    match (count("updatedNumberScheduled"), count("numberReady")) {
+    match (count("updatedNumberScheduled"), count("numberAvailable")) {
         _ if wanted == 0 => Err("no node is to run it".to_owned()),
         (updated, _) if updated < wanted => Err(format!("{updated} of {wanted} pods have its last change")),
-        (_, ready) if ready < wanted => Err(format!("{ready} of {wanted} pods are ready")),
+        (_, up) if up < wanted => Err(format!("{up} of {wanted} pods are available")),
         _ => Ok(()),
     }
 }
@@ -41,7 +42,7 @@ fn check_replicas(workload: &Value) -> Result<(), String> {
     let count = |field: &str| read_count(workload, &format!("/status/{field}")).unwrap_or_default();
     // The API sets the default.
     let wanted = read_count(workload, "/spec/replicas").unwrap_or(1);
-    // StatefulSets of Kubernetes before 1.22 report no `availableReplicas`.
+    // Of a StatefulSet, `kubectl` counts the ready pods; before 1.22 it reports no others.
     let is_stateful = workload.pointer("/status/updateRevision").is_some();
     let up = count(if is_stateful { "readyReplicas" } else { "availableReplicas" });
     let (all, updated) = (count("replicas"), count("updatedReplicas"));
@@ -72,7 +73,7 @@ mod tests {
             told(
                 json!({}),
                 json!({ "observedGeneration": observed, "desiredNumberScheduled": wanted,
-                    "updatedNumberScheduled": updated, "numberReady": ready }),
+                    "updatedNumberScheduled": updated, "numberAvailable": ready }),
             )
         };
         assert_eq!(status(3, 2, 2, 2), "");
@@ -80,7 +81,7 @@ mod tests {
         assert_eq!(status(3, 0, 0, 0), "no node is to run it");
         // The pods of the earlier change are ready.
         assert_eq!(status(3, 2, 1, 2), "1 of 2 pods have its last change");
-        assert_eq!(status(3, 2, 2, 1), "1 of 2 pods are ready");
+        assert_eq!(status(3, 2, 2, 1), "1 of 2 pods are available");
         assert_eq!(
             told(json!({}), json!({ "desiredNumberScheduled": 2 })),
             "its controller has not seen its last change"
@@ -96,7 +97,7 @@ mod tests {
             )
         };
         assert_eq!(status(2, [2, 2, 2]), "");
-        // The controller leaves out what is 0.
+        // The controller leaves out counts of 0.
         assert_eq!(
             told(json!({ "replicas": 1 }), json!({ "observedGeneration": 3 })),
             "0 of 1 pods have its last change"

@@ -4,15 +4,13 @@
 use super::declared_digest::digest_desired;
 use super::host_context::{HostContext, StepInstance};
 use super::model::{HostWarning, StepPlan};
-use crate::config::ExpansionState;
+use crate::config::{ExpansionState, format_first_names};
 use crate::graph::DependencyKind;
 use crate::model::{EarlierDeclaration, StepId, UntrustedText, Value};
 use crate::resource::Resource;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Number of steps that a warning names.
-const NAMED_STEPS: usize = 6;
 /// Number of earlier declarations that a record keeps.
 const KEPT_DECLARATIONS: usize = 4;
 
@@ -68,12 +66,11 @@ fn takes_back(case: &HostContext<'_>, turn: &StepInstance<'_>, record: &Value) -
 }
 
 fn build_warning([run, user, controller]: &[String; 3], steps: &[&StepId]) -> HostWarning {
-    let mut named: Vec<String> = steps.iter().take(NAMED_STEPS).map(|step| format!("`{step}`")).collect();
-    let more = steps.len().saturating_sub(NAMED_STEPS);
-    named.extend((more > 0).then(|| format!("{more} more")));
+    let named: Vec<String> = steps.iter().map(|step| format!("`{step}`")).collect();
+    let named = format_first_names(&named.iter().map(String::as_str).collect::<Vec<_>>());
     let why = format!(
-        "takes back what run {run} by {user} on {controller} declared for {}: the declaration here is that of an earlier run",
-        named.join(", ")
+        "takes back what run {run} by {user} on {controller} declared for {named}: the declaration here is that of an earlier \
+         run"
     );
     HostWarning {
         why: UntrustedText::from(why),

@@ -196,7 +196,8 @@ impl MeasureContext<'_> {
                 (UntrustedText::default(), Some(why), error.is_unreachable().then(|| server.name.clone()))
             }
         };
-        let was_cut = end.as_ref().is_ok_and(|end| end.stopped_by == Some(StopCause::Limit));
+        let was_cut = end.as_ref().is_ok_and(|end| end.stopped_by == Some(StopCause::Limit))
+            && self.test.definition.output.has_running_result();
         let mut measured = match end {
             Ok(end) => self.judge(&end, vec![printed], self.expect(&[server, client], rail)),
             Err(error) => lose_host(client, &error, &describe_loss(client, &error), vec![printed]),
@@ -353,7 +354,7 @@ impl MeasureContext<'_> {
             // One end may have said what failed, and the other one waited for it.
             Some(StopCause::Limit) if self.test.definition.output.has_faults() => {}
             // What it moved until then is measured.
-            Some(StopCause::Limit) if self.test.definition.output == TestOutput::Ucx && has_ucx_row(&stdout) => {}
+            Some(StopCause::Limit) if self.test.definition.output.has_running_result() && has_ucx_row(&stdout) => {}
             Some(StopCause::Limit) => return not_measured(&self.explain_limit(limit, &outputs), outputs),
             None => {}
         }

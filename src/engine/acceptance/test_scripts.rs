@@ -77,7 +77,7 @@ return "$forge_s"
 /// `$1` unit, `$2` limit, `$3` TCP port of the server, `0` if it listens elsewhere, then the program, as [`RUN_PROGRAM`].
 /// A connection that nothing answers takes the kernel two minutes: the program is stopped after 15 s in which each look at
 /// `/proc/net/tcp` finds one of the unit's main process in the state `SYN_SENT` (02). [`READ_RESULT`] says that then.
-const RUN_CLIENT: &str = r#"forge_u=$1 forge_p=$3
+const RUN_CLIENT: &str = r#"forge_u=$1 forge_l=$2 forge_p=$3
 forge_is_unanswered() {
   forge_i=$(cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk -v p="$(printf ':%04X' "$forge_p")" \
     '$4 == "02" && substr($3, length($3) - 4) == p { print $10 }')
@@ -87,23 +87,18 @@ forge_is_unanswered() {
   return 1
 }
 forge_watch() {
-  forge_n=0
-  while sleep 1; do
-    if forge_is_unanswered; then
-      forge_n=$((forge_n + 1))
-    else
-      forge_n=0
-    fi
-    [ "$forge_n" -lt 15 ] || break
+  forge_n=0 forge_t=0
+  # A shell that ended with its connection leaves the watch behind, for the limit of the program at most.
+  while [ "$forge_n" -lt 15 ] && [ "$forge_t" -lt "$forge_l" ] && kill -0 "$$" && sleep 1; do
+    forge_n=$((forge_n + 1)) forge_t=$((forge_t + 1))
+    forge_is_unanswered || forge_n=0
   done
-  # A `sleep` that something ended says nothing.
   [ "$forge_n" -ge 15 ] || return 0
   : >"/run/$forge_u.unanswered"
   systemctl --quiet stop "$forge_u.service"
 }
 rm -f /run/forge-test-*.unanswered
 [ "$forge_p" = 0 ] || { forge_watch </dev/null >/dev/null 2>&1 & forge_b=$!; }
-forge_l=$2
 shift 3
 forge_c=0
 forge_test "$forge_u" "$forge_l" "$@" || forge_c=$?

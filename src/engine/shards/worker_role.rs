@@ -67,7 +67,7 @@ pub struct ChosenStep {
 pub struct OutsideState {
     /// The values that they export, without those that contain secrets.
     pub exports: Vec<ExportEntry>,
-    /// The hosts that the plan has chosen for the steps that run on one host; `None` while there is no plan.
+    /// The hosts that the plan has chosen for the steps that run on one host; `None` before the plan is made.
     pub chosen: Option<Vec<ChosenStep>>,
     /// Hosts of this worker that an earlier one finished: nothing observes them again. Known to the worker only.
     #[serde(skip)]
