@@ -33,20 +33,34 @@ impl ClusterWriter {
         stopped: CallStopFn<'_>,
     ) -> Result<String, KubeError> {
         self.check_lock()?;
-        let done = async {
-            if let ClusterCall::Job(job) = call {
-                // A job has its own limits, and its objects are deleted after each of them.
-                return self.run_job(job, secrets, say, stopped).await;
-            }
-            if let ClusterCall::Release(release) = call {
-                // A release has its own limit, and a running helm is not abandoned.
-                return self
-                    .looker
-                    .cluster
-                    .execute_release_call(release, secrets, say)
-                    .await
-                    .map(|()| call.describe_call());
-            }
+        let done = self.perform_call(call, limit, secrets, say, stopped).await;
+        // The call may have changed a role: answers of before it do not count, nor those that another step got meanwhile.
+        self.looker.cluster.clear_reviews().await;
+        done
+    }
+
+    async fn perform_call(
+        &self,
+        call: &ClusterCall,
+        limit: Duration,
+        secrets: &SecretStore,
+        say: ClusterProgressFn<'_>,
+        stopped: CallStopFn<'_>,
+    ) -> Result<String, KubeError> {
+        if let ClusterCall::Job(job) = call {
+            // A job has its own limits, and its objects are deleted after each of them.
+            return self.run_job(job, secrets, say, stopped).await;
+        }
+        if let ClusterCall::Release(release) = call {
+            // A release has its own limit, and a running helm is not abandoned.
+            return self
+                .looker
+                .cluster
+                .execute_release_call(release, secrets, say)
+                .await
+                .map(|()| call.describe_call());
+        }
+        let work = async {
             let done = match tokio::time::timeout(limit, self.execute_object_call(call, secrets, say, stopped)).await {
                 Ok(Ok(Some(outcome))) => return Ok(outcome),
                 Ok(done) => done.map(|_| "stopped with the run".to_owned()),
@@ -57,10 +71,7 @@ impl ClusterWriter {
                 Err(refusal) => Err(refusal.into_kube_error(self.looker.cluster.server())),
             }
         };
-        let done = done.await;
-        // The call may have changed a role: what was asked before, or by another step meanwhile, may no longer hold.
-        self.looker.cluster.clear_reviews().await;
-        done
+        self.work_under_lock(work).await
     }
 
     /// Returns the uids of the objects that calls applied since the last time, by their claims.

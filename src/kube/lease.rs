@@ -19,6 +19,7 @@ const LEASE_DURATION: Duration = Duration::from_secs(30);
 const RENEW_INTERVAL: Duration = Duration::from_secs(8);
 /// Time that a request has before another run may take the lease.
 const REQUEST_MARGIN: Duration = Duration::from_secs(4);
+const LOSS_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 pub(super) const OWNER_ANNOTATION: &str = "forge/owner";
 
@@ -50,12 +51,21 @@ pub(super) enum LeaseExpiry {
     Kept,
 }
 
-/// What the renewal of a lease has reached.
+/// Why a run may not act as the holder of its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LeaseLoss {
+    /// It names another holder, or none.
+    Taken,
+    /// It was not renewed in time: another run may hold it.
+    Overdue,
+}
+
+/// The renewal of a lease so far.
 struct RenewalState {
     expiry: LeaseExpiry,
     /// When the last request that wrote the lease began: the API wrote it then or later.
     renewed: Mutex<Instant>,
-    /// Whether another run holds the lease.
+    /// Whether the lease named another holder, or none.
     is_taken: AtomicBool,
 }
 
@@ -64,12 +74,15 @@ impl RenewalState {
         *self.renewed.lock().unwrap_or_else(PoisonError::into_inner) = began;
     }
 
-    /// Reports whether another run may hold the lease before a request that begins now is answered. The time decides, not
+    /// Returns why another run may hold the lease before a request that begins now is answered, if so. The time decides, not
     /// the result of a renewal: one that hangs has none.
-    fn is_lost(&self) -> bool {
+    fn find_loss(&self) -> Option<LeaseLoss> {
         let renewed = *self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
         let is_overdue = renewed.elapsed() + REQUEST_MARGIN >= LEASE_DURATION;
-        self.is_taken.load(Ordering::Relaxed) || (self.expiry == LeaseExpiry::Lost && is_overdue)
+        match self.is_taken.load(Ordering::Relaxed) {
+            true => Some(LeaseLoss::Taken),
+            false => (self.expiry == LeaseExpiry::Lost && is_overdue).then_some(LeaseLoss::Overdue),
+        }
     }
 }
 
@@ -97,7 +110,21 @@ impl HeldLease {
 
     /// Reports whether another run may hold the lease.
     pub fn is_lost(&self) -> bool {
-        self.state.is_lost()
+        self.find_loss().is_some()
+    }
+
+    pub(super) fn find_loss(&self) -> Option<LeaseLoss> {
+        self.state.find_loss()
+    }
+
+    /// Waits until another run may hold the lease.
+    pub(super) async fn wait_for_loss(&self) -> LeaseLoss {
+        loop {
+            if let Some(loss) = self.find_loss() {
+                return loss;
+            }
+            tokio::time::sleep(LOSS_POLL_INTERVAL).await;
+        }
     }
 
     /// Releases the lease.
@@ -287,14 +314,15 @@ mod tests {
             renewed: Mutex::new(Instant::now() - Duration::from_secs(seconds_ago)),
             is_taken: AtomicBool::new(false),
         };
-        let is_lost = |seconds_ago| state(LeaseExpiry::Lost, seconds_ago).is_lost();
-        assert_eq!([0, 25, 26, 90].map(is_lost), [false, false, true, true]);
+        let find_loss = |seconds_ago| state(LeaseExpiry::Lost, seconds_ago).find_loss();
+        let overdue = Some(LeaseLoss::Overdue);
+        assert_eq!([0, 25, 26, 90].map(find_loss), [None, None, overdue, overdue]);
         let kept = state(LeaseExpiry::Kept, 90);
-        assert!(!kept.is_lost());
+        assert_eq!(kept.find_loss(), None);
         kept.is_taken.store(true, Ordering::Relaxed);
-        assert!(kept.is_lost());
+        assert_eq!(kept.find_loss(), Some(LeaseLoss::Taken));
         let renewed = state(LeaseExpiry::Lost, 90);
         renewed.note_renewal(Instant::now());
-        assert!(!renewed.is_lost(), "no other run has taken it meanwhile");
+        assert_eq!(renewed.find_loss(), None, "no other run has taken it meanwhile");
     }
 }

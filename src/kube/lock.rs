@@ -1,6 +1,6 @@
 //! One writer per cluster: a [lease](super::lease) that names the lock holder, renewed while it works.
 
-use super::lease::{ClusterLease, ClusterLockError, HeldLease, LeaseExpiry};
+use super::lease::{ClusterLease, ClusterLockError, HeldLease, LeaseExpiry, LeaseLoss};
 use super::records::{ensure_namespace, own_object_name};
 use super::request_error::ApiRequestError;
 use super::{ClusterReader, KubeError};
@@ -71,13 +71,39 @@ impl ClusterWriter {
         &self.looker
     }
 
+    /// Does `work` as the holder of the lock. If another run may hold it meanwhile, the request of that moment is abandoned:
+    /// its answer is not awaited, and it is not sent again.
+    ///
     /// # Errors
-    /// The lock is no longer held.
-    pub(super) fn check_lock(&self) -> Result<(), KubeError> {
-        match self.held.is_lost() {
-            true => Err(KubeError::new("the cluster lock was lost: it was not renewed in time").hint("run again")),
-            false => Ok(()),
+    /// Another run may hold the lock, or `work` fails.
+    pub(super) async fn work_under_lock<T>(
+        &self,
+        work: impl Future<Output = Result<T, KubeError>>,
+    ) -> Result<T, KubeError> {
+        self.check_lock()?;
+        tokio::select! {
+            biased;
+            done = work => done,
+            loss = self.held.wait_for_loss() => Err(lock_loss_error(loss)),
         }
+    }
+
+    /// Makes requests as [`ClusterWriter::work_under_lock`].
+    ///
+    /// # Errors
+    /// Another run may hold the lock, or the API refuses a request.
+    pub(super) async fn request_under_lock<T>(
+        &self,
+        requests: impl Future<Output = Result<T, ApiRequestError>>,
+    ) -> Result<T, KubeError> {
+        let server = self.looker.cluster.server();
+        self.work_under_lock(async { requests.await.map_err(|refusal| refusal.into_kube_error(server)) }).await
+    }
+
+    /// # Errors
+    /// Another run may hold the lock.
+    pub(super) fn check_lock(&self) -> Result<(), KubeError> {
+        self.held.find_loss().map_or(Ok(()), |loss| Err(lock_loss_error(loss)))
     }
 
     /// Returns the run that holds the lock.
@@ -95,6 +121,14 @@ impl ClusterWriter {
         self.held.release().await;
         self.looker
     }
+}
+
+fn lock_loss_error(loss: LeaseLoss) -> KubeError {
+    let why = match loss {
+        LeaseLoss::Taken => "the Lease of the cluster lock names another holder, or none",
+        LeaseLoss::Overdue => "the cluster lock was not renewed in time: another run may hold it",
+    };
+    KubeError::new(why).hint("run again")
 }
 
 #[cfg(test)]

@@ -157,14 +157,17 @@ impl ClusterWriter {
     /// The lock is lost, or the API refuses the request.
     pub async fn mark_undone(&self, undone: &[UndoneStep]) -> Result<(), KubeError> {
         let Some(first) = undone.first() else { return Ok(()) };
-        self.check_lock()?;
         let cluster = &self.looker.cluster;
         let (place, id) = cluster.locate_own_object("ConfigMap", &part_name(&self.looker.name, &first.run, 0));
         let data = Map::from_iter([(undone_key(&first.by), Value::from(UndoneStep::format_lines(undone)))]);
-        match cluster.merge_object(&place, &id, &json!({ "data": data })).await {
-            Err(refusal) if refusal.has_code(404) => Ok(()),
-            marked => marked.map(drop).map_err(|refusal| refusal.into_kube_error(cluster.server())),
-        }
+        let patch = json!({ "data": data });
+        self.request_under_lock(async {
+            match cluster.merge_object(&place, &id, &patch).await {
+                Err(refusal) if refusal.has_code(404) => Ok(()),
+                marked => marked.map(drop),
+            }
+        })
+        .await
     }
 
     /// Begins the journal of this run, and removes those that are not kept any longer.
@@ -172,9 +175,7 @@ impl ClusterWriter {
     /// # Errors
     /// The lock is lost, or the API refuses a request.
     pub async fn begin_undo_journal(&self, kept: UndoRetention) -> Result<ClusterUndoLog, KubeError> {
-        self.check_lock()?;
-        let begun = self.try_begin_journal(kept).await;
-        begun.map_err(|refusal| refusal.into_kube_error(self.looker.cluster.server()))
+        self.request_under_lock(self.try_begin_journal(kept)).await
     }
 
     async fn try_begin_journal(&self, kept: UndoRetention) -> Result<ClusterUndoLog, ApiRequestError> {
@@ -219,7 +220,6 @@ impl ClusterWriter {
     /// # Errors
     /// The lock is lost, or the API refuses the request: the step must not act.
     pub async fn keep_state_before(&self, log: &mut ClusterUndoLog, group: &UndoGroup) -> Result<u64, KubeError> {
-        self.check_lock()?;
         // Serialization of a struct of text and JSON cannot fail.
         let text = serde_json::to_string(group).unwrap_or_default();
         if log.used.is_some_and(|used| used + text.len() > MAX_PART_BYTES) {
@@ -227,8 +227,7 @@ impl ClusterWriter {
         }
         let (number, size) = (log.next, text.len());
         let entry = Map::from_iter([(entry_key(number), Value::from(text))]);
-        let written = self.add_entries(log, entry).await;
-        written.map_err(|refusal| refusal.into_kube_error(self.looker.cluster.server()))?;
+        self.request_under_lock(self.add_entries(log, entry)).await?;
         (log.next, log.used) = (number + 1, Some(log.used.unwrap_or_default() + size));
         Ok(number)
     }
@@ -266,11 +265,9 @@ impl ClusterWriter {
         number: u64,
         created: &BTreeMap<String, String>,
     ) -> Result<(), KubeError> {
-        self.check_lock()?;
         let text = json!(created).to_string();
         log.used = log.used.map(|used| used + text.len());
-        let written = self.add_entries(log, Map::from_iter([(note_key(number), Value::from(text))])).await;
-        written.map_err(|refusal| refusal.into_kube_error(self.looker.cluster.server()))
+        self.request_under_lock(self.add_entries(log, Map::from_iter([(note_key(number), Value::from(text))]))).await
     }
 }
 

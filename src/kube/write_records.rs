@@ -16,8 +16,7 @@ impl ClusterWriter {
     /// # Errors
     /// The lock is lost, or the API refuses the request.
     pub async fn ensure_digest_key(&self) -> Result<String, KubeError> {
-        self.check_lock()?;
-        self.read_or_create_key().await.map_err(|refusal| refusal.into_kube_error(self.looker.cluster.server()))
+        self.request_under_lock(self.read_or_create_key()).await
     }
 
     async fn read_or_create_key(&self) -> Result<String, ApiRequestError> {
@@ -49,10 +48,9 @@ impl ClusterWriter {
     /// # Errors
     /// The lock is lost, the records grow too large, or the API refuses the request.
     pub async fn write_records(&self, records: &[(String, Option<String>)]) -> Result<(), KubeError> {
-        self.check_lock()?;
         let server = self.looker.cluster.server();
         for _ in 0..3 {
-            match self.try_write_records(records).await? {
+            match self.work_under_lock(self.try_write_records(records)).await? {
                 Ok(()) => return Ok(()),
                 Err(refusal) if refusal.has_code(409) => {}
                 Err(refusal) => return Err(refusal.into_kube_error(server)),

@@ -38,11 +38,10 @@ impl ClusterWriter {
         say: ClusterProgressFn<'_>,
         stopped: CallStopFn<'_>,
     ) -> Result<String, KubeError> {
-        self.check_lock()?;
         let server = self.looker.cluster.server();
         let refused = |refusal: ApiRequestError| refusal.into_kube_error(server);
         // An earlier proof is void until the new run succeeds.
-        self.looker.save_proof(&call.id, None).await.map_err(refused)?;
+        self.request_under_lock(self.looker.save_proof(&call.id, None)).await?;
         let made = self.create_from_call(call, secrets).await.map_err(refused)?;
         let end = self.watch_workload(call, &made, say, stopped).await;
         let told = match end {
@@ -55,7 +54,7 @@ impl ClusterWriter {
         gone.map_err(refused)?;
         let time = (self.clock())().to_string();
         let proven = ProvenRun { digest: call.digest.clone(), time, run: self.run_id().to_owned(), said: said.clone() };
-        self.looker.save_proof(&call.id, Some(&proven)).await.map_err(refused)?;
+        self.request_under_lock(self.looker.save_proof(&call.id, Some(&proven))).await?;
         Ok(format!("{} {said}", call.id))
     }
 

@@ -220,7 +220,7 @@ fn run_that_lost_its_lock_changes_nothing_more() {
     assert_eq!(second.code, 0, "{second}");
     let first = first.wait_with_output().expect("its end");
     let said = String::from_utf8_lossy(&first.stdout);
-    assert!(!first.status.success() && said.contains("the cluster lock was lost"), "{said}");
+    assert!(!first.status.success() && said.contains("the cluster lock was not renewed in time"), "{said}");
     assert_eq!(place.proxy.arrived(), <[String; 0]>::default(), "{said}");
     place.check_objects().expect("as the second run declared");
 }
