@@ -6,14 +6,15 @@ mod rules;
 pub(in crate::resource) use rules::check_workload;
 
 use crate::diag::Diag;
-use crate::model::{DisruptionClass, SecretStore, UndoEffect, Value};
-use crate::object::ObjectId;
+use crate::model::{BlockClass, DisruptionClass, SecretStore, StepVerdict, UndoEffect, Value};
+use crate::object::{ObjectId, ObjectState};
 use crate::object::{collect_images, find_image_source};
-use crate::probe::{Observation, Probe};
+use crate::probe::{Observation, Probe, UnansweredReason};
 use crate::resource::cluster::object::{
-    DeclaredObject, DesiredObjects, ObjectsDiff, assess_objects, object_claim, obsolete_probes,
+    DeclaredObject, DesiredObjects, ObjectsDiff, assess_objects, describe_dependents, is_dependent, list_dependents,
+    object_claim, obsolete_probes,
 };
-use crate::resource::shared::support::{bad_value, sha256_hex};
+use crate::resource::shared::support::{bad_value, object_state, sha256_hex};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
@@ -58,7 +59,9 @@ plan shows only whether they differ.
 the condition is unknown: apply waits, and plan, verify and drift report the step.
 
 **Order**: namespaces and CustomResourceDefinitions first, waiting for each, then the other objects as written.
-**Removal** deletes the objects in reverse order and waits until they are gone.",
+**Removal** deletes the objects in reverse order and waits until they are gone. It is blocked while a Namespace contains other
+objects than those of the step, or while objects of a CustomResourceDefinition exist, as the API deletes them with it; the
+reason lists them. With `contents: delete` they are deleted too.",
     fields: FIELDS,
     build,
     traits: KindTraits::IN_CLUSTER,
@@ -97,6 +100,12 @@ const FIELDS: &[FieldSpec] = &[
          `Complete` of Jobs, `Established` of CustomResourceDefinitions, `Ready` of custom resources.",
     ),
     FieldSpec::optional("limit", FieldType::Duration, "Timeout of `wait`. Default `5m`."),
+    FieldSpec::optional(
+        "contents",
+        FieldType::Enum(&["keep", "delete"]),
+        "Whether removal deletes the contents of Namespaces and the objects of CustomResourceDefinitions too. Default \
+         `keep`: removal is blocked while there are any.",
+    ),
 ];
 
 #[derive(Debug)]
@@ -106,6 +115,8 @@ struct ManifestResource {
     mirrors: Vec<(String, String)>,
     wait: Option<String>,
     limit_s: u64,
+    /// Whether removal deletes what namespaces and definitions contain, too.
+    deletes_contents: bool,
     absent: bool,
 }
 
@@ -132,6 +143,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         mirrors: fields.get_text_map("image_sources").unwrap_or_default(),
         wait: fields.get_text("wait").map(str::to_owned),
         limit_s: fields.get_int("limit").and_then(|limit| limit.try_into().ok()).unwrap_or(300),
+        deletes_contents: fields.get_text("contents") == Some("delete"),
         absent,
     }))
 }
@@ -213,6 +225,54 @@ fn record_value(declared: &DeclaredObject) -> Value {
     }
 }
 
+impl ManifestResource {
+    /// Blocks a removal that would delete other objects too. An earlier step may remove them.
+    fn check_dependents(
+        &self,
+        judgement: Assessment<ObjectsDiff>,
+        seen: &Observation,
+        cx: &AssessmentContext<'_>,
+    ) -> Result<Assessment<ObjectsDiff>, UnansweredReason> {
+        if judgement.verdict != StepVerdict::Change || self.deletes_contents {
+            return Ok(judgement);
+        }
+        let comes_later = cx.predicted.is_some_and(|predicted| predicted.after.is_some());
+        let mut is_predicted = false;
+        for declared in &self.objects {
+            let ObjectState::Known(info) = object_state(seen, &declared.probe())? else { continue };
+            // An object that is being deleted takes its dependents with it, whatever this step does.
+            if info.live.is_none() || info.deleting || !has_dependents(&declared.id) {
+                continue;
+            }
+            let id = &declared.id;
+            let names = match declared.dependents_probe() {
+                Some(probe) => list_dependents(seen, &probe)?,
+                None => {
+                    let reason = format!("{id} declares no version of which objects can be listed");
+                    return Ok(block_removal(reason, judgement.basis));
+                }
+            };
+            let is_other = |name: &&str| !self.objects.iter().any(|object| is_dependent(id, &object.id, name));
+            let others: Vec<&str> = names.iter().map(String::as_str).filter(is_other).collect();
+            match others.is_empty() {
+                true => {}
+                false if comes_later => is_predicted = true,
+                false => return Ok(block_removal(describe_dependents(id, &others), judgement.basis)),
+            }
+        }
+        Ok(if is_predicted { judgement.mark_predicted() } else { judgement })
+    }
+}
+
+fn has_dependents(id: &ObjectId) -> bool {
+    matches!(id.kind.as_str(), "Namespace" | "CustomResourceDefinition")
+}
+
+fn block_removal(reason: String, basis: Value) -> Assessment<ObjectsDiff> {
+    Assessment::blocked(BlockClass::Busy, reason, basis)
+        .hint("remove these objects first, or set `contents: delete` to delete them too")
+}
+
 impl DeclaredResource for ManifestResource {
     fn kind(&self) -> &'static str {
         KIND.name
@@ -227,7 +287,9 @@ impl DeclaredResource for ManifestResource {
     }
 
     fn probes(&self) -> Vec<Probe> {
-        self.objects.iter().map(DeclaredObject::probe).collect()
+        let dependents = self.objects.iter().filter(|_| self.absent && !self.deletes_contents);
+        let dependents = dependents.filter_map(DeclaredObject::dependents_probe);
+        self.objects.iter().map(DeclaredObject::probe).chain(dependents).collect()
     }
 
     fn obsolete_probes(&self, record: &Value) -> Vec<Probe> {
@@ -267,14 +329,23 @@ impl TypedResource for ManifestResource {
             objects: &self.objects,
             absent: self.absent,
             wait,
-            disruption: DisruptionClass::D0,
+            disruption: if self.absent && self.deletes_contents { DisruptionClass::D1 } else { DisruptionClass::D0 },
             keeps_additions: false,
         };
         let images =
             if self.absent { Vec::new() } else { collect_images(self.objects.iter().map(|declared| &declared.object)) };
         let image_sources =
             images.iter().filter_map(|image| Some((image.clone(), find_image_source(&self.mirrors, image)?))).collect();
-        Assessment { images, image_sources, ..assess_objects(&want, seen, cx) }
+        let judgement = assess_objects(&want, seen, cx);
+        let judgement = match self.absent {
+            true => {
+                let basis = judgement.basis.clone();
+                let checked = self.check_dependents(judgement, seen, cx);
+                checked.unwrap_or_else(|why| Assessment { basis, ..Assessment::unknown(&why) })
+            }
+            false => judgement,
+        };
+        Assessment { images, image_sources, ..judgement }
     }
 
     fn act(&self, diff: &ObjectsDiff, _cx: &AssessmentContext<'_>) -> Action {
@@ -282,9 +353,8 @@ impl TypedResource for ManifestResource {
     }
 
     fn undo(&self, diff: &ObjectsDiff) -> UndoEffect {
-        // An empty namespace may be removed by its own kind.
-        match self.absent && self.objects.iter().any(|declared| declared.id.kind == "Namespace") {
-            true => UndoEffect::irreversible("the contents of a namespace are deleted with it"),
+        match self.absent && self.deletes_contents && self.objects.iter().any(|declared| has_dependents(&declared.id)) {
+            true => UndoEffect::irreversible("the contents of namespaces and definitions are deleted with them"),
             false => diff.derive_undo(),
         }
     }

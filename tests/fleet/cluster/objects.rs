@@ -165,6 +165,61 @@ fn custom_resource_and_its_crd_are_applied_and_repaired() {
     assert_eq!(api.kubectl(&["get", "page", "-n", "custom", "home", "-o", "jsonpath={.spec.title}"]), "hello");
 }
 
+#[test]
+fn objects_of_others_are_not_deleted_with_a_manifest() {
+    let Some(api) = Cluster::require() else { return };
+    let site = site(api, "guests", "apply: [{ recipe: web, on: all }]\n");
+    let recipe = "recipe: web
+summary: A kind, and an object of it.
+steps:
+  - name: objects
+    manifest:
+      namespace: guests
+      objects:
+        - { apiVersion: v1, kind: Namespace, metadata: { name: guests } }
+        - apiVersion: apiextensions.k8s.io/v1
+          kind: CustomResourceDefinition
+          metadata: { name: pages.guests.example }
+          spec:
+            group: guests.example
+            scope: Namespaced
+            names: { plural: pages, singular: page, kind: Page }
+            versions:
+              - name: v1
+                served: true
+                storage: true
+                schema: { openAPIV3Schema: { type: object, x-kubernetes-preserve-unknown-fields: true } }
+        - { apiVersion: guests.example/v1, kind: Page, metadata: { name: home }, spec: { title: hello } }
+";
+    site.write("recipes/web.yaml", recipe);
+    apply(&site).must_exit(0);
+    let page = "{ apiVersion: guests.example/v1, kind: Page, metadata: { name: theirs, namespace: default } }";
+    api.kubectl_with(&["apply", "-f", "-"], page);
+    let inventory = std::fs::read_to_string(site.path("inventory.yaml")).expect("an inventory");
+    site.write("inventory.yaml", &inventory.replace("on: all", "on: all, ensure: absent"));
+    let blocked = |why: &str| {
+        for verb in [&["plan", "inventory.yaml"][..], &["apply", "inventory.yaml", "--yes"]] {
+            let out = site.forge(verb);
+            assert!(out.code != 0 && out.stdout.contains(why), "no `{why}` in {out}");
+        }
+        let pages = api.kubectl(&["get", "pages.guests.example", "-A", "-o", "name"]);
+        assert!(pages.contains("page.guests.example/home"), "{pages}");
+    };
+    blocked("objects of CustomResourceDefinition pages.guests.example exist: Page default/theirs");
+    api.kubectl(&["delete", "pages.guests.example", "theirs"]);
+    api.kubectl(&["create", "configmap", "-n", "guests", "theirs"]);
+    blocked("Namespace guests is not empty: ConfigMap theirs");
+    site.write(
+        "recipes/web.yaml",
+        &recipe.replace("objects:\n        -", "contents: delete\n      objects:\n        -"),
+    );
+    let plan = site.forge(&["plan", "inventory.yaml"]);
+    assert!(plan.stdout.contains("contents of namespaces and definitions are deleted with them"), "{plan}");
+    apply(&site).must_exit(0);
+    let left = api.kubectl(&["get", "ns,crd", "-o", "name"]);
+    assert!(!left.contains("guests"), "{left}");
+}
+
 /// Moves the records of an inventory to the namespace of earlier versions of forge, which also contains objects of
 /// another product.
 fn move_to_former_namespace(api: &Cluster, inventory: &str) {

@@ -443,7 +443,14 @@ fn training_operator_is_applied_from_its_manifest_file() {
         "kubectl-patch",
     );
     assert_eq!(trial.get(&operator), r#"["--gang-scheduler-name=volcano"]"#);
-    trial.goes(&apply(", ensure: absent"));
+    let job = "{ apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: { name: theirs, namespace: default }, \
+               spec: { pytorchReplicaSpecs: {} } }";
+    api.kubectl_with(&["apply", "-f", "-"], job);
+    trial.declare(&apply(", ensure: absent"));
+    let out = trial.apply();
+    let said = "objects of CustomResourceDefinition pytorchjobs.kubeflow.org exist: PyTorchJob default/theirs";
+    assert!(out.code != 0 && out.to_string().contains(said), "no `{said}` in {out}");
+    trial.goes(&apply(", ensure: absent").replace("gang: volcano", "gang: volcano, definitions: delete"));
     assert_eq!(trial.get(&["ns", "kubeflow", "--ignore-not-found"]), "");
     crate::proof::mark_api("profiles/training-operator");
 }

@@ -2,12 +2,16 @@
 //! quantities, defaults and fields that a webhook adds are not differences.
 
 mod assessment;
+mod dependents;
 mod diff;
 mod field_diff;
 mod former;
 mod obsolete;
 
 pub(in crate::resource) use assessment::{DesiredObjects, assess_objects};
+pub(in crate::resource) use dependents::{
+    dependents_probe, describe_dependents, is_dependent, list_dependents, query_kind,
+};
 pub(in crate::resource) use diff::ObjectsDiff;
 pub(in crate::resource) use field_diff::{creation_change, render_object};
 pub(in crate::resource) use former::RESTORING_KIND;
@@ -50,6 +54,12 @@ impl DeclaredObject {
     /// Returns the probe for the current object and the result of a dry-run apply.
     pub fn probe(&self) -> Probe {
         Probe::Object { id: Box::new(self.id.clone()), want: Some(self.object.to_string()) }
+    }
+
+    /// Returns the probe for the objects that the API deletes with this one.
+    pub fn dependents_probe(&self) -> Option<Probe> {
+        let serves = self.served_version().map(|(api_version, kind)| query_kind(api_version, kind));
+        dependents_probe(&self.id, serves)
     }
 
     /// Returns the things that exist once the object is applied.

@@ -5,12 +5,13 @@ mod moved;
 use crate::diag::Diag;
 use crate::model::{BlockClass, DisruptionClass, StepVerdict, UndoDeclaration, UndoEffect, Value};
 use crate::object::{FormerFields, ObjectId, ObjectState};
-use crate::probe::{ObjectsQuery, Observation, Probe, ProbeReading, UnansweredReason};
+use crate::probe::{ObjectsQuery, Observation, Probe, UnansweredReason};
 use crate::resource::cluster::helm_release;
 use crate::resource::cluster::object::{
-    DeclaredObject, DesiredObjects, ObjectsDiff, RESTORING_KIND, assess_objects, object_claim,
+    DeclaredObject, DesiredObjects, ObjectsDiff, RESTORING_KIND, assess_objects, dependents_probe, describe_dependents,
+    list_dependents, object_claim, query_kind,
 };
-use crate::resource::shared::support::{bad_value, contents, object_state};
+use crate::resource::shared::support::{bad_value, object_state};
 use crate::resource::traits::KindTraits;
 use crate::resource::{
     Action, Assessment, AssessmentContext, DeclaredResource, FieldSpec, FieldType, FieldValues, ProvidedItem, Resource,
@@ -97,13 +98,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
         known.map(|(names, after)| FormerFields { names: names.clone(), before: object.clone(), after: after.clone() });
     let serves = fields.get_table("serves").and_then(|table| {
         let text = |key: &str| Some(table.get(key)?.as_str()?.to_owned());
-        Some(ObjectsQuery {
-            api_version: text("api_version")?,
-            kind: text("kind")?,
-            namespace: None,
-            name: None,
-            labels: BTreeMap::new(),
-        })
+        Some(query_kind(text("api_version")?, text("kind")?))
     });
     Ok(Box::new(ObjectRestoration {
         declared: DeclaredObject { id, object },
@@ -159,13 +154,8 @@ pub(in crate::resource) fn complete_declaration(
 }
 
 impl ObjectRestoration {
-    fn contents_probe(&self) -> Option<Probe> {
-        let is_removed = self.absent && self.declared.id.kind == "Namespace";
-        is_removed.then(|| Probe::Contents { namespace: self.declared.id.name.clone() })
-    }
-
-    fn served_probe(&self) -> Option<Probe> {
-        self.serves.clone().filter(|_| self.absent).map(|query| Probe::Objects(Box::new(query)))
+    fn dependents_probe(&self) -> Option<Probe> {
+        dependents_probe(&self.declared.id, self.serves.clone()).filter(|_| self.absent)
     }
 
     fn block(&self, reason: String, basis: Value) -> Assessment<ObjectsDiff> {
@@ -182,31 +172,19 @@ impl ObjectRestoration {
         if judgement.verdict != StepVerdict::Change {
             return Ok(judgement);
         }
-        let id = &self.declared.id;
-        if let Some(probe) = self.contents_probe() {
-            let found = contents(seen, &probe)?;
-            let names = if found.roots.is_empty() { &found.first } else { &found.roots };
-            return Ok(self.judge_dependents(judgement, &format!("{id} is not empty"), names, cx));
+        match self.dependents_probe() {
+            Some(probe) => Ok(self.judge_dependents(judgement, &list_dependents(seen, &probe)?, cx)),
+            None => Ok(judgement),
         }
-        if let Some(probe) = self.served_probe()
-            && let ProbeReading::Objects(Some(objects)) = seen.get(&probe)?
-        {
-            let names: Vec<String> =
-                objects.iter().filter_map(ObjectId::from_object).map(|id| id.to_string()).collect();
-            return Ok(self.judge_dependents(judgement, &format!("objects of {id} exist"), &names, cx));
-        }
-        Ok(judgement)
     }
 
     /// Judges a removal by the names of what it would delete, too. The same undo may remove all of it before.
     fn judge_dependents(
         &self,
         judgement: Assessment<ObjectsDiff>,
-        why: &str,
         names: &[String],
         cx: &AssessmentContext<'_>,
     ) -> Assessment<ObjectsDiff> {
-        const SHOWN: usize = 5;
         if names.is_empty() {
             return judgement;
         }
@@ -216,9 +194,7 @@ impl ObjectRestoration {
             return judgement.mark_predicted();
         }
         let named: Vec<&str> = if others.is_empty() { names.iter().map(String::as_str).collect() } else { others };
-        let more = if named.len() > SHOWN { " and more" } else { "" };
-        let shown = named.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
-        self.block(format!("{why}: {shown}{more}"), judgement.basis)
+        self.block(describe_dependents(&self.declared.id, &named), judgement.basis)
     }
 
     fn try_diff(
@@ -257,8 +233,7 @@ impl DeclaredResource for ObjectRestoration {
 
     fn probes(&self) -> Vec<Probe> {
         let mut probes = vec![self.declared.probe()];
-        probes.extend(self.contents_probe());
-        probes.extend(self.served_probe());
+        probes.extend(self.dependents_probe());
         probes
     }
 
