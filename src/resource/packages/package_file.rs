@@ -4,9 +4,10 @@ mod action_script;
 mod assessment;
 mod declaration;
 mod diff;
+mod undo;
 
 use crate::diag::{Diag, DiagCode};
-use crate::model::Value;
+use crate::model::{UndoEffect, Value};
 use crate::probe::{Observation, PackageManagerKind, Probe};
 use crate::resource::packages::package::{check_package_name, file_list_paths, version};
 use crate::resource::shared::file_target::FileBody;
@@ -199,6 +200,10 @@ impl TypedResource for PackageFileResource {
 
     fn act(&self, diff: &PackageFileDiff, _cx: &AssessmentContext<'_>) -> Action {
         action_script::render_action(self, diff)
+    }
+
+    fn undo(&self, diff: &PackageFileDiff) -> UndoEffect {
+        undo::undo_package(diff)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::script::{ShellFragment, safe_path};
 
 pub(super) fn render_action(want: &PackageFileResource, diff: &PackageFileDiff) -> Action {
     match diff {
-        PackageFileDiff::Install { name, version, downgrade } => {
+        PackageFileDiff::Install { name, version, downgrade, .. } => {
             render_install(want, name, version.to.as_deref(), *downgrade)
         }
         PackageFileDiff::Finish { name, version, .. } => render_install(want, name, Some(version), false),

@@ -12,6 +12,9 @@ use crate::resource::{Assessment, AssessmentContext, ProvidedItem, ValueChange};
 use serde_json::json;
 use std::cmp::Ordering;
 
+/// dpkg's status of a removed package whose configuration is left.
+const LEFT_CONFIGURATION: &str = "config-files";
+
 /// The desired package and its state.
 struct ExpectedPackage<'a> {
     name: &'a str,
@@ -93,8 +96,12 @@ fn find_wrong_digest(want: &PackageFileResource, seen: &Observation) -> Result<O
 
 fn is_installed(manager: PackageManagerKind, pair: &ExpectedPackage<'_>) -> bool {
     let same = |found: &str| compare_versions(manager, pair.version, found) == Some(Ordering::Equal);
-    let whole = matches!(pair.state.status.as_str(), "installed" | "triggers-pending" | "triggers-awaited");
-    whole && pair.state.version.as_deref().is_some_and(same)
+    is_whole(pair.state) && pair.state.version.as_deref().is_some_and(same)
+}
+
+/// Reports whether the manager has finished the installation.
+fn is_whole(state: &PackageState) -> bool {
+    matches!(state.status.as_str(), "installed" | "triggers-pending" | "triggers-awaited")
 }
 
 fn assess_unchanged(pair: &ExpectedPackage<'_>) -> Assessment<PackageFileDiff> {
@@ -109,7 +116,12 @@ fn compare_installed(want: &PackageFileResource, pair: &ExpectedPackage<'_>) -> 
     }
     let (name, wanted) = (|| (*name).to_owned(), || (*version).to_owned());
     let Some(found) = &state.version else {
-        let diff = PackageFileDiff::Install { name: name(), version: ValueChange::create(wanted()), downgrade: false };
+        let diff = PackageFileDiff::Install {
+            name: name(),
+            version: ValueChange::create(wanted()),
+            downgrade: false,
+            configured: state.status == LEFT_CONFIGURATION,
+        };
         let reason = format!("`{}` is not installed", pair.name);
         return Assessment::differs(reason, diff, DisruptionClass::D0, package_basis(pair));
     };
@@ -129,7 +141,8 @@ fn compare_installed(want: &PackageFileResource, pair: &ExpectedPackage<'_>) -> 
         return block_by_rule(format!("{reason}, which is lower"), package_basis(pair))
             .hint("set `allow_downgrade: true` to downgrade");
     }
-    let diff = PackageFileDiff::Install { name: name(), version: ValueChange::new(found.clone(), wanted()), downgrade };
+    let version = ValueChange::new(found.clone(), wanted());
+    let diff = PackageFileDiff::Install { name: name(), version, downgrade, configured: false };
     Assessment::differs(reason, diff, DisruptionClass::D1, package_basis(pair))
 }
 
@@ -175,12 +188,16 @@ fn assess_removal(
         _ => return Err(UnansweredReason::new("the package name is not known")),
     };
     let basis = json!({ "package": name, "version": state.version, "manager": state.manager });
-    let gone = matches!(state.status.as_str(), "not-installed" | "config-files");
+    let gone = matches!(state.status.as_str(), "not-installed" | LEFT_CONFIGURATION);
     Ok(match state.version.as_deref().filter(|_| !gone) {
         None => Assessment::ok(format!("`{name}` is not installed"), basis),
         Some(version) => {
-            let diff =
-                PackageFileDiff::Remove { name: name.to_owned(), version: version.to_owned(), manager: state.manager };
+            let diff = PackageFileDiff::Remove {
+                name: name.to_owned(),
+                version: version.to_owned(),
+                status: (!is_whole(state)).then(|| state.status.clone()),
+                manager: state.manager,
+            };
             Assessment::differs(format!("`{name}` {version} is installed"), diff, DisruptionClass::D1, basis)
         }
     })

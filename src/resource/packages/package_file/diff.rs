@@ -7,14 +7,14 @@ use serde::Serialize;
 /// How the installed package differs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) enum PackageFileDiff {
-    /// The package is not installed, or in another version.
-    Install { name: String, version: ValueChange<String>, downgrade: bool },
+    /// The package is not installed, or in another version. `configured` if it was removed and left its configuration.
+    Install { name: String, version: ValueChange<String>, downgrade: bool, configured: bool },
     /// The manager has not finished the installation of this version.
     Finish { name: String, version: String, status: String },
     /// An earlier step provides the file. Name and version are known if they are declared.
     Await { name: Option<String>, installed: Option<String>, version: Option<String> },
-    /// The package is installed and must not be.
-    Remove { name: String, version: String, manager: PackageManagerKind },
+    /// The package is installed and must not be. `status` is that of dpkg if the installation is unfinished.
+    Remove { name: String, version: String, status: Option<String>, manager: PackageManagerKind },
 }
 
 impl ResourceDiff for PackageFileDiff {
