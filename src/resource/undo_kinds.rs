@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 /// Kinds of which [`TypedResource::undo`](super::kind::TypedResource::undo) returns declarations. None of them calls the
 /// cluster's API.
-const UNDO_KINDS: [&ResourceKind; 14] = [
+const UNDO_KINDS: [&ResourceKind; 15] = [
     &files::restore::KIND,
     &files::directory::KIND,
     &files::line::KIND,
@@ -25,6 +25,7 @@ const UNDO_KINDS: [&ResourceKind; 14] = [
     &system::timer::KIND,
     &system::mount::KIND,
     &system::kernel_cmdline::KIND,
+    &system::initramfs::KIND,
     &system::nftables::KIND,
     &accounts::user::KIND,
     &accounts::group::KIND,

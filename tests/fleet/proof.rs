@@ -78,6 +78,9 @@ pub struct Proof {
     /// What the undo leaves: a part of a line of the snapshot, with the words of the undo about it.
     #[serde(default)]
     remains: BTreeMap<String, String>,
+    /// Exits 0 on the node once the first apply is undone, for what the snapshot does not compare.
+    #[serde(default)]
+    after_undo: String,
     /// Exits 0 on the node once the recipe is applied.
     pub holds: String,
     /// Changes of other programs that forge must leave, in order, before the tampers.
@@ -364,6 +367,7 @@ impl Trial<'_> {
             let differing: Vec<_> = differing.iter().filter(left).collect();
             assert!(differing.is_empty(), "{} is not as before: {differing:#?} {out}", node.name);
         }
+        self.must(&self.proof.after_undo);
     }
 
     /// Returns the steps of the recipe that a plan marks as irreversible, with its reasons.

@@ -130,7 +130,7 @@ fn find_unreadable_image(want: &InitramfsResource, state: &InitramfsState) -> Op
 
 /// Reports whether the probe answered everything about an image; a missing answer does not mean absence.
 fn is_fully_answered(want: &InitramfsResource, image: &EarlyImage) -> bool {
-    want.files.iter().chain(&want.lacks).all(|path| image.files.contains_key(path))
+    want.declared_files().all(|path| image.files.contains_key(path))
         && want.declared_modules().all(|name| image.modules.contains_key(name))
 }
 
@@ -157,7 +157,12 @@ fn predicted_changes(want: &InitramfsResource, state: &InitramfsState, cx: &Asse
     let may_change = cx.predicted.is_some_and(|p| p.after.is_some());
     let has = |image: &EarlyImage, name: &String| image.modules.get(name).is_some_and(|m| m.inside.is_some());
     let inside = |name: &&String| may_change && state.images.iter().any(|image| has(image, name));
-    want.files.iter().filter(exact).chain(want.current_modules.iter().filter(inside)).cloned().collect()
+    let touched = |path: &&String| {
+        cx.predicted.is_some_and(|p| p.will_touch.contains(path.as_str()) || p.will_go.contains(path.as_str()))
+    };
+    let restored = want.as_host.iter().filter(|path| exact(path) || touched(path));
+    let written = want.files.iter().filter(exact).chain(restored);
+    written.chain(want.current_modules.iter().filter(inside)).cloned().collect()
 }
 
 /// Evaluates images that match.
@@ -205,6 +210,6 @@ fn images_basis(want: &InitramfsResource, state: &InitramfsState) -> Value {
     };
     let images: Map<String, Value> = state.images.iter().map(image).collect();
     let files: Map<String, Value> =
-        want.files.iter().map(|path| (path.clone(), json!(host_digest(state, path)))).collect();
+        want.files.iter().chain(&want.as_host).map(|path| (path.clone(), json!(host_digest(state, path)))).collect();
     json!({ "maker": state.maker, "images": images, "files": files })
 }

@@ -35,6 +35,26 @@ impl ResourceDiff for InitramfsDiff {
 }
 
 impl InitramfsDiff {
+    /// Returns the files and modules that differed in existing images.
+    pub fn list_mismatches(&self) -> ImageMismatch {
+        let Self::Rebuild { images, .. } = self else { return ImageMismatch::default() };
+        let mut all = ImageMismatch::default();
+        for found in images.iter().filter_map(|image| image.existing.as_ref()) {
+            let pairs =
+                [(&mut all.lacks, &found.lacks), (&mut all.outdated, &found.outdated), (&mut all.has, &found.has)];
+            for (names, more) in pairs {
+                names.extend(more.iter().filter(|name| !names.contains(name)).cloned().collect::<Vec<_>>());
+            }
+        }
+        all
+    }
+
+    /// Returns the paths of the images that did not exist before.
+    pub fn list_new_images(&self) -> Vec<String> {
+        let Self::Rebuild { images, .. } = self else { return Vec::new() };
+        images.iter().filter(|image| image.existing.is_none()).map(|image| image.path.clone()).collect()
+    }
+
     /// Returns the paths of the images that existed before: the rebuild keeps a copy of each.
     pub fn list_replaced_images(&self) -> Vec<String> {
         let Self::Rebuild { images, .. } = self else { return Vec::new() };
@@ -77,13 +97,17 @@ impl ImageMismatch {
         let pick = |names: &[String], wanted: &dyn Fn(&String) -> bool| -> Vec<String> {
             names.iter().filter(|name| wanted(name)).cloned().collect()
         };
+        let on_host = |path: &String| host_digest(state, path);
         let mut lacks = pick(&want.files, &|path| inside(path).is_none());
+        lacks.extend(pick(&want.as_host, &|path| inside(path).is_none() && on_host(path).is_some()));
         lacks.extend(pick(&want.modules, &|name| !module(name).builtin && module(name).inside.is_none()));
-        let mut outdated =
-            pick(&want.files, &|path| inside(path).is_some() && inside(path) != host_digest(state, path));
+        let is_other = |path: &String| inside(path).is_some() && inside(path) != on_host(path);
+        let mut outdated = pick(&want.files, &is_other);
+        outdated.extend(pick(&want.as_host, &|path| on_host(path).is_some() && is_other(path)));
         outdated.extend(pick(&want.modules, &|name| is_outdated(&module(name))));
         outdated.extend(pick(&want.current_modules, &|name| is_outdated(&module(name))));
         let mut has = pick(&want.lacks, &|path| inside(path).is_some());
+        has.extend(pick(&want.as_host, &|path| inside(path).is_some() && on_host(path).is_none()));
         has.extend(pick(&want.lacks_modules, &|name| module(name).inside.is_some()));
         Self { lacks, outdated, has }
     }

@@ -4,6 +4,7 @@ mod action_script;
 mod assessment;
 mod declaration;
 mod image_diff;
+mod undo;
 
 use self::declaration::InitramfsResource;
 use self::image_diff::InitramfsDiff;
@@ -28,6 +29,7 @@ list it: `lsinitramfs` and `unmkinitramfs`, or `lsinitrd`. forge does not assume
 
 - **files**: each is in the image with the same content as on the host;
 - **lacks**: none of these is in the image;
+- **as_host**: each is in the image with the same content as on the host, or in neither of them;
 - **modules**: each is in the image, built from the same source as the one on disk (`modinfo -F srcversion`), or built
   into the kernel;
 - **lacks_modules**: none of these is in the image;
@@ -71,6 +73,11 @@ built there for stand-in kernels.",
             "Host files that must be in the image, with equal content.",
         ),
         FieldSpec::optional("lacks", FieldType::List(&FieldType::Path), "Files that must not be in the image."),
+        FieldSpec::optional(
+            "as_host",
+            FieldType::List(&FieldType::Path),
+            "Files that must be in the image if they are on the host, with equal content.",
+        ),
         FieldSpec::optional("modules", FieldType::List(&FieldType::Name), "Kernel modules that must be in the image."),
         FieldSpec::optional(
             "lacks_modules",
@@ -115,6 +122,7 @@ fn build(fields: &FieldValues, absent: bool) -> Result<Box<dyn Resource>, Diag> 
     let want = InitramfsResource {
         files: paths("files"),
         lacks: paths("lacks"),
+        as_host: paths("as_host"),
         modules: names("modules")?,
         lacks_modules: names("lacks_modules")?,
         current_modules: names("current_modules")?,
@@ -141,11 +149,13 @@ impl InitramfsResource {
         if let Some(name) = both(&self.files, &self.lacks).or_else(|| both(&self.modules, &self.lacks_modules)) {
             return Err(bad_value(format!("`{name}` is both required and forbidden")));
         }
-        let all = [&self.files, &self.lacks, &self.modules, &self.lacks_modules, &self.current_modules];
-        match all.iter().all(|list| list.is_empty()) {
-            false => Ok(()),
-            true => Err(bad_value("the step declares no content")
-                .hint("set `files`, `lacks`, `modules`, `lacks_modules` or `current_modules`")),
+        if let Some(name) = both(&self.as_host, &self.files).or_else(|| both(&self.as_host, &self.lacks)) {
+            return Err(bad_value(format!("`{name}` is in `as_host` and in another list")).with_field("as_host"));
+        }
+        match self.declared_files().chain(self.declared_modules()).next() {
+            Some(_) => Ok(()),
+            None => Err(bad_value("the step declares no content")
+                .hint("set `files`, `lacks`, `as_host`, `modules`, `lacks_modules` or `current_modules`")),
         }
     }
 }
@@ -157,7 +167,7 @@ impl DeclaredResource for InitramfsResource {
 
     fn title(&self) -> String {
         let gone = self.lacks.iter().chain(&self.lacks_modules).map(|name| format!("no {name}"));
-        let there = self.files.iter().chain(&self.modules).chain(&self.current_modules).cloned();
+        let there = self.files.iter().chain(&self.as_host).chain(&self.modules).chain(&self.current_modules).cloned();
         there.chain(gone).collect::<Vec<_>>().join(", ")
     }
 
@@ -170,10 +180,14 @@ impl DeclaredResource for InitramfsResource {
     }
 
     fn desired_value(&self) -> Value {
-        json!({
+        let mut desired = json!({
             "files": self.files, "lacks": self.lacks, "modules": self.modules, "lacks_modules": self.lacks_modules,
             "current_modules": self.current_modules, "all": self.all, "booted": self.booted, "absent": self.absent,
-        })
+        });
+        if !self.as_host.is_empty() {
+            desired["as_host"] = json!(self.as_host);
+        }
+        desired
     }
 
     fn provided_items(&self) -> Vec<ProvidedItem> {
@@ -208,12 +222,9 @@ impl TypedResource for InitramfsResource {
         })
     }
 
-    /// An image contains files of many steps and packages, so its former content cannot be declared; a copy of it would
-    /// lose what was built since.
     fn undo(&self, diff: &InitramfsDiff) -> UndoEffect {
-        let why = "the image is built from the files of the host: undo those, and rebuild it";
         let images = diff.list_replaced_images();
-        UndoEffect::irreversible(why).with_boot(BootUndo { images, ..BootUndo::default() })
+        undo::undo_rebuild(self, diff).with_boot(BootUndo { images, ..BootUndo::default() })
     }
 }
 
