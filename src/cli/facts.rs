@@ -42,6 +42,7 @@ pub fn run_facts<B: Backend>(cx: &VerbContext<'_, B>, args: &FactsArgs) -> VerbR
         args.recorded.write_recording(cx.backend, &loaded.0, &seen)?;
         let seen = seen.as_ref();
         let exit = facts_exit_code(seen);
+        cx.write_recordings(&output)?;
         if args.outliers {
             let outliers = engine::find_host_outliers(cx.backend.project(&loaded.0), seen);
             output.write_result(&|writer, out| writer.write_outliers(seen, &outliers, exit, out))?;

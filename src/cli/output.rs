@@ -55,15 +55,22 @@ impl VerbOutput<'_> {
         check_stdout_write(write(&mut out).and_then(|()| out.flush()))
     }
 
-    /// Writes a plan, also as Markdown for a review; `digest` is that of the file that it is saved in.
+    /// Writes a plan, also as Markdown for a review; `digest` is that of the file that it is saved in, and `recordings`
+    /// describes the recordings that it is from.
     ///
     /// # Errors
     /// A stream or file cannot be written. A closed pipe is not an error.
-    pub fn write_plan(&self, plan: &Plan, exit: ExitCode, digest: Option<&str>) -> Result<(), CliError> {
+    pub fn write_plan(
+        &self,
+        plan: &Plan,
+        exit: ExitCode,
+        digest: Option<&str>,
+        recordings: &[String],
+    ) -> Result<(), CliError> {
         let render: ResultRenderer<'_> = &|writer, out| writer.write_plan(plan, exit, out);
         match self.settings.format {
             OutputFormat::Markdown => {
-                self.write_raw(&|out| view::markdown::write_plan(plan, digest, out))?;
+                self.write_raw(&|out| view::markdown::write_plan(plan, digest, recordings, out))?;
                 self.write_json_file(render)
             }
             _ => self.write_result(render),

@@ -72,11 +72,11 @@ pub fn run_plan<B: Backend>(base: &VerbContext<'_, B>, args: &PlanArgs) -> VerbR
         args.keep.write_saved_plan(saved.as_ref())?;
         match args.images {
             true => output.write_images(&plan, exit)?,
-            false => output_for_saved_plan(&output, args).write_plan(
-                &plan,
-                exit,
-                saved.as_ref().map(|saved| saved.digest.as_str()),
-            )?,
+            false => {
+                cx.write_recordings(&output)?;
+                let digest = saved.as_ref().map(|saved| saved.digest.as_str());
+                output_for_saved_plan(&output, args).write_plan(&plan, exit, digest, &cx.list_recordings())?;
+            }
         }
         args.keep.report_saved_plan(cx, saved.as_ref());
         Ok(exit)

@@ -7,7 +7,7 @@ use super::shared_args::OutputFormat;
 use super::verb_context::VerbContext;
 use crate::drift::{DriftReport, DriftRunSummary};
 use crate::model::ExitCode;
-use crate::view::{self, JsonWriter, ResultWriter, TextWriter, drift as reports};
+use crate::view::{JsonWriter, RecordingFile, ResultWriter, TextWriter, drift as reports};
 use camino::{Utf8Path, Utf8PathBuf};
 use clap::ValueEnum;
 use jiff::Timestamp;
@@ -66,8 +66,10 @@ pub struct DriftReportSource {
     pub exit: ExitCode,
     runs: Vec<DriftRunSummary>,
     last_success: Option<Timestamp>,
-    /// The recordings from which the findings are, as lines of text.
-    recordings: String,
+    /// The recordings from which the findings are.
+    recordings: Vec<RecordingFile>,
+    /// Lines about them.
+    head: String,
     json: JsonWriter,
 }
 
@@ -94,13 +96,15 @@ impl DriftReportSource {
             exit,
             runs,
             last_success,
-            recordings: cx.render_recordings(),
+            recordings: cx.settings.recordings.clone(),
+            head: cx.render_recordings(),
             json: JsonWriter::new(&cx.settings.recordings),
         }
     }
 
     fn to_report_data(&self, last_success: Option<Timestamp>) -> reports::DriftReportInput<'_> {
-        reports::DriftReportInput { drift: &self.drift, exit: self.exit, runs: &self.runs, last_success }
+        let recordings = self.recordings.as_slice();
+        reports::DriftReportInput { drift: &self.drift, exit: self.exit, runs: &self.runs, last_success, recordings }
     }
 
     /// Writes every report, even after one fails.
@@ -118,7 +122,7 @@ impl DriftReportSource {
             _ => None,
         };
         let told = self.to_report_data(self.last_success.max(before));
-        let head = if report.format == OutputFormat::Text { self.recordings.as_str() } else { "" };
+        let head = if report.format == OutputFormat::Text { self.head.as_str() } else { "" };
         atomic_file::replace_file(&report.path, |out| {
             write!(out, "{head}")?;
             write_report(report.format, &told, (text, &self.json), out)
@@ -151,7 +155,7 @@ fn write_report(
 ) -> io::Result<()> {
     match format {
         OutputFormat::Json => json.write_drift(told.drift, told.exit, out),
-        OutputFormat::Ndjson => view::drift_messages(told.drift, told.exit, out),
+        OutputFormat::Ndjson => json.write_drift_messages(told.drift, told.exit, out),
         OutputFormat::Markdown => reports::write_markdown(told, out),
         OutputFormat::Junit => reports::write_junit(told, out),
         OutputFormat::Sarif => reports::write_sarif(told, out),

@@ -5,7 +5,7 @@ use super::backend::{Backend, ObservePurpose};
 use super::error::CliError;
 use super::settings::CliSettings;
 use super::verb_context::{LoadedProject, VerbContext};
-use crate::engine::{Recording, ReplayOptions, SavedPlan};
+use crate::engine::{Recording, ReplayOptions, SavedPlan, UsedRecording};
 use crate::plan::Plan;
 use crate::view::progress::ProgressDetail;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -79,7 +79,13 @@ async fn assemble_saved_plan<B: Backend>(
     };
     let recording = Arc::new(recording.without_commands());
     let (_, again) = plan_from_recording(cx, loaded, &recording).await;
-    cx.backend.build_saved_plan(&loaded.0, seen, (plan, &again), Arc::unwrap_or_clone(recording), cx.settings)
+    let recording = Arc::unwrap_or_clone(recording);
+    let saved = cx.backend.build_saved_plan(&loaded.0, seen, (plan, &again), recording, cx.settings);
+    let used = cx.settings.recordings.iter().map(|file| UsedRecording {
+        path: file.path.to_string(),
+        recorded: file.recorded.map(|time| time.to_string()).unwrap_or_default(),
+    });
+    saved.with_recordings(used.collect())
 }
 
 /// Plans from recorded answers, with the policy and the step filter of `cx`. Opens no session.

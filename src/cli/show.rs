@@ -1,6 +1,7 @@
 //! `forge show`.
 
 use super::atomic_file::read_text;
+use super::backend::Backend;
 use super::error::CliError;
 use super::inventory::quote_argument;
 use super::output::VerbOutput;
@@ -12,6 +13,7 @@ use crate::engine::{self, RunReport, SAVED_PLAN_RESULT, SavedPlan};
 use crate::model::{ExitCode, Value};
 use crate::plan::Plan;
 use crate::state::RunFolder;
+use crate::view::RecordingFile;
 use camino::Utf8Path;
 
 /// Print a past run, or a saved plan or report
@@ -42,7 +44,7 @@ enum ShownFile {
     Report(RunReport),
 }
 
-pub fn run_show<B>(cx: &VerbContext<'_, B>, args: &ShowArgs) -> VerbResult {
+pub fn run_show<B: Backend>(cx: &VerbContext<'_, B>, args: &ShowArgs) -> VerbResult {
     let output = VerbOutput { console: cx.console, settings: cx.settings, target: None, resume: None };
     let Some(named) = &args.run else {
         return Err(
@@ -61,7 +63,7 @@ pub fn run_show<B>(cx: &VerbContext<'_, B>, args: &ShowArgs) -> VerbResult {
         let run = past_runs::read_run(&to_run_folder(path))?;
         output.write_result(&|writer, out| writer.write_run(&run, out))?;
     } else if is_file {
-        show_file(&output, path, args.images)?;
+        show_file(cx, path, args.images)?;
     } else {
         let folders = past_runs::list_run_folders(cx)?;
         match past_runs::find_test_report(cx, &folders, named)? {
@@ -88,7 +90,8 @@ fn to_run_folder(path: &Utf8Path) -> RunFolder {
     RunFolder { cluster: name(cluster), run: name(Some(path)), path: path.to_owned() }
 }
 
-fn show_file(output: &VerbOutput<'_>, path: &Utf8Path, images: bool) -> Result<(), CliError> {
+fn show_file<B: Backend>(cx: &VerbContext<'_, B>, path: &Utf8Path, images: bool) -> Result<(), CliError> {
+    let output = &VerbOutput { console: cx.console, settings: cx.settings, target: None, resume: None };
     let text = read_text(path).map_err(|error| {
         let why = match error.kind() {
             std::io::ErrorKind::NotFound => "no such file".to_owned(),
@@ -100,8 +103,8 @@ fn show_file(output: &VerbOutput<'_>, path: &Utf8Path, images: bool) -> Result<(
         ShownFile::Saved(saved) if images => output.write_images(&saved.plan, saved.plan.exit_code(false)),
         ShownFile::Plan(plan) if images => output.write_images(&plan, plan.exit_code(false)),
         ShownFile::Report(_) if images => Err(plans_only_error("`--images`")),
-        ShownFile::Saved(saved) => show_saved_plan(output, path, &saved),
-        ShownFile::Plan(plan) => output.write_plan(&plan, plan.exit_code(false), None),
+        ShownFile::Saved(saved) => show_saved_plan(cx, path, &saved),
+        ShownFile::Plan(plan) => output.write_plan(&plan, plan.exit_code(false), None, &[]),
         ShownFile::Report(_) if output.settings.format == OutputFormat::Markdown => {
             Err(plans_only_error("`--format markdown`"))
         }
@@ -112,9 +115,17 @@ fn show_file(output: &VerbOutput<'_>, path: &Utf8Path, images: bool) -> Result<(
 }
 
 /// Prints a saved plan as `plan -o` did: the suggested next command applies the file.
-fn show_saved_plan(output: &VerbOutput<'_>, path: &Utf8Path, saved: &SavedPlan) -> Result<(), CliError> {
-    let output = VerbOutput { target: Some(quote_argument(path.as_str())), resume: None, ..*output };
-    output.write_plan(&saved.plan, saved.plan.exit_code(false), Some(&saved.digest))?;
+fn show_saved_plan<B: Backend>(cx: &VerbContext<'_, B>, path: &Utf8Path, saved: &SavedPlan) -> Result<(), CliError> {
+    let used = saved.made.recordings.iter();
+    let recordings = used.map(|one| RecordingFile { path: (&one.path).into(), recorded: one.recorded.parse().ok() });
+    let mut settings = cx.settings.clone();
+    settings.recordings = recordings.collect();
+    let cx = &cx.with_settings(&settings);
+    let target = Some(quote_argument(path.as_str()));
+    let output = VerbOutput { console: cx.console, settings: cx.settings, target, resume: None };
+    cx.write_recordings(&output)?;
+    let exit = saved.plan.exit_code(false);
+    output.write_plan(&saved.plan, exit, Some(&saved.digest), &cx.list_recordings())?;
     output.write_added_rehearsal(saved.rehearsal.as_ref())
 }
 

@@ -334,7 +334,7 @@ async fn write_undo_plan<B: Backend>(
     let exit = plan.exit_code(false);
     let saved = args.keep.build_saved_plan(cx, loaded, seen, plan).await;
     args.keep.write_saved_plan(saved.as_ref())?;
-    output.write_plan(plan, exit, saved.as_ref().map(|saved| saved.digest.as_str()))?;
+    output.write_plan(plan, exit, saved.as_ref().map(|saved| saved.digest.as_str()), &[])?;
     args.keep.report_saved_plan(cx, saved.as_ref());
     Ok(exit)
 }

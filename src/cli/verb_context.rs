@@ -134,6 +134,11 @@ impl<'a, B: Backend> VerbContext<'a, B> {
         }
     }
 
+    /// Returns a description of each recording that answered.
+    pub fn list_recordings(&self) -> Vec<String> {
+        view::list_recording_files(&self.settings.recordings, self.backend.current_time())
+    }
+
     /// Returns lines about the recordings that answered, for the head of a result in text: it holds as of their time.
     pub fn render_recordings(&self) -> String {
         view::render_recording_files(&self.settings.recordings, self.backend.current_time())

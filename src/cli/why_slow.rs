@@ -100,6 +100,7 @@ pub fn run_why_slow<B: Backend>(cx: &VerbContext<'_, B>, args: &WhySlowArgs) -> 
             diagnosis.measured = measure_suspects(cx, args.yes, &mut stop, &output, project, &diagnosis).await?;
         }
         let exit = diagnosis.exit_code();
+        cx.write_recordings(&output)?;
         output.write_result(&|writer, out| writer.write_diagnosis(&diagnosis, exit, out))?;
         Ok(exit)
     })

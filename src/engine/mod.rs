@@ -137,7 +137,7 @@ pub use remote_session::transport_connector;
 pub use report::{HostReport, NotUndoneChange, RunReport, StepReport, VerifyReport};
 pub use run_options::{HostConnector, ReplayOptions, RunOptions};
 pub use saved_plan::{
-    InputArtifact, SAVED_PLAN_RESULT, SAVED_PLAN_VERSION, SavedPlan, SavedPlanOrigin, SavedPlanSelection,
+    InputArtifact, SAVED_PLAN_RESULT, SAVED_PLAN_VERSION, SavedPlan, SavedPlanOrigin, SavedPlanSelection, UsedRecording,
 };
 pub use shards::{
     CrossHostRefusal, HostKeys, KubernetesDriver, KubernetesDriverError, LocalProcessDriver, ObservationKind,

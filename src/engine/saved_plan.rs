@@ -65,6 +65,18 @@ pub struct SavedPlanOrigin {
     pub user: String,
     /// The host name of the machine that it was made on.
     pub controller: String,
+    /// The recordings that it was made of, with `--observed`; absent if the hosts were contacted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recordings: Vec<UsedRecording>,
+}
+
+/// A recording that a plan was made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UsedRecording {
+    /// The path of its file.
+    pub path: String,
+    /// When it was saved. RFC 3339; empty if it does not say so.
+    pub recorded: String,
 }
 
 /// The selection from the command line.
@@ -138,6 +150,7 @@ impl SavedPlan {
                 time: (options.clock)().to_string(),
                 user: options.user.clone(),
                 controller: options.controller.clone(),
+                recordings: Vec::new(),
             },
             selection: SavedPlanSelection::from_options(on, options),
             inputs: project.list_input_files(),
@@ -154,6 +167,12 @@ impl SavedPlan {
     /// Returns the saved plan with its digest.
     pub fn with_digest(self) -> Self {
         Self { digest: self.compute_digest(), ..self }
+    }
+
+    /// Returns the saved plan with the recordings that it was made of.
+    pub fn with_recordings(self, recordings: Vec<UsedRecording>) -> Self {
+        let made = SavedPlanOrigin { recordings, ..self.made };
+        Self { made, ..self }.with_digest()
     }
 
     /// Returns the saved plan with the result of its rehearsal.

@@ -18,6 +18,7 @@ pub mod notify;
 mod outlier_text;
 pub mod progress;
 pub mod recipe;
+mod recording_files;
 mod rehearsal_lines;
 #[cfg(test)]
 mod rehearsal_tests;
@@ -33,9 +34,10 @@ mod validation;
 pub use formatting::{format_count, format_duration, format_host_count, format_size};
 pub use graph_export::{write_dot, write_mermaid};
 pub use init::{InitResult, RecipeFile};
-pub use json::{JsonWriter, drift_messages, write_saved_plan};
+pub use json::{JsonWriter, write_saved_plan};
 pub use manual::{ManualPage, find_manual_page, list_manual_topics};
-pub use text::{RecordingFile, TextWriter, render_recording_files};
+pub use recording_files::{RecordingFile, list_recording_files, render_recording_files};
+pub use text::TextWriter;
 pub use validation::{CheckedInventory, InventorySize, ValidationResult};
 
 use crate::config::{DependencyChart, RecipeDetails, RecipeSummary, SharedByHosts, StepExplanation, ValueExplanation};

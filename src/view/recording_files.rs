@@ -17,22 +17,37 @@ pub struct RecordingFile {
     pub recorded: Option<Timestamp>,
 }
 
-/// Returns lines that name the recordings, oldest first, those of an unknown time before the others; empty without any.
-pub fn render_recording_files(files: &[RecordingFile], now: Timestamp) -> String {
-    if files.is_empty() {
-        return String::new();
-    }
+/// Says that a result is from recordings, as a lowercase fragment.
+pub const FROM_RECORDINGS: &str = "from recorded answers; no host was contacted";
+
+/// Returns an unescaped description of each recording, oldest first, those of an unknown time before the others. The last
+/// line counts those that are not named.
+pub fn list_recording_files(files: &[RecordingFile], now: Timestamp) -> Vec<String> {
     let mut files: Vec<&RecordingFile> = files.iter().collect();
     files.sort_by(|a, b| (a.recorded, &a.path).cmp(&(b.recorded, &b.path)));
-    let mut text = "from recorded answers; no host was contacted:\n".to_owned();
-    for file in files.iter().take(MAX_NAMED) {
+    let describe = |file: &&RecordingFile| {
         let when = file.recorded.map_or_else(|| "time unknown".to_owned(), |time| describe_time(time, now));
-        text.push_str(&format!("  {}  {when}\n", escape::escape_line(file.path.as_str())));
+        format!("{}  {when}", file.path)
+    };
+    let more = (files.len() > MAX_NAMED).then(|| format!("and {} more", files.len() - MAX_NAMED));
+    files.iter().take(MAX_NAMED).map(describe).chain(more).collect()
+}
+
+/// Returns lines that name the recordings, as [`list_recording_files`]; empty without any.
+pub fn render_recording_files(files: &[RecordingFile], now: Timestamp) -> String {
+    let line = |text: String| format!("  {}\n", escape::escape_line(&text));
+    match files.is_empty() {
+        true => String::new(),
+        false => {
+            let lines: String = list_recording_files(files, now).into_iter().map(line).collect();
+            format!("{FROM_RECORDINGS}:\n{lines}\n")
+        }
     }
-    if files.len() > MAX_NAMED {
-        text.push_str(&format!("  and {} more\n", files.len() - MAX_NAMED));
-    }
-    text + "\n"
+}
+
+/// Returns when the oldest answers were recorded; `None` if a recording does not say it, or without any.
+pub fn find_oldest_recording(files: &[RecordingFile]) -> Option<Timestamp> {
+    files.iter().map(|file| file.recorded).min().flatten()
 }
 
 /// Returns the time with its age. A time in the future is that of another clock: it has no age.

@@ -4,7 +4,7 @@
 use super::{chrome, promtool, sample};
 use forge::drift::DriftReport;
 use forge::model::ExitCode;
-use forge::view::{self, JsonWriter, ResultWriter, TextWriter, drift, escape};
+use forge::view::{JsonWriter, ResultWriter, TextWriter, drift, escape};
 use pulldown_cmark::{Event, Parser, Tag};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -80,7 +80,7 @@ fn hostile_host_text_is_escaped_in_every_format() {
     let formats = [
         ("text", anstream::adapter::strip_str(&coloured).to_string()),
         ("json", text(&|out| JsonWriter::default().write_drift(&hostile, exit, out))),
-        ("ndjson", text(&|out| view::drift_messages(&hostile, exit, out))),
+        ("ndjson", text(&|out| JsonWriter::default().write_drift_messages(&hostile, exit, out))),
         ("markdown", sample::written(&hostile, drift::write_markdown)),
         ("junit", sample::written(&hostile, drift::write_junit)),
         ("sarif", sample::written(&hostile, drift::write_sarif)),

@@ -81,7 +81,13 @@ type Writer = fn(&DriftReportInput<'_>, &mut dyn Write) -> io::Result<()>;
 
 pub fn written(drift: &DriftReport, writer: Writer) -> String {
     let runs = runs();
-    let told = DriftReportInput { drift, exit: drift.exit_code(), runs: &runs, last_success: NOW.parse().ok() };
+    let told = DriftReportInput {
+        drift,
+        exit: drift.exit_code(),
+        runs: &runs,
+        last_success: NOW.parse().ok(),
+        recordings: &[],
+    };
     let mut out = Vec::new();
     writer(&told, &mut out).unwrap();
     String::from_utf8(out).unwrap()

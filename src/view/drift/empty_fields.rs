@@ -186,7 +186,7 @@ fn assert_plan_complete(plan: &Plan) {
             TextWriter { verbose: 1, target: None, resume: None }.write_plan(plan, ExitCode::Done, out)
         }),
     );
-    let page = render_plain(|out| crate::view::markdown::write_plan(plan, None, out));
+    let page = render_plain(|out| crate::view::markdown::write_plan(plan, None, &[], out));
     let outside = text_outside_fences(&page);
     assert_no_gaps("Markdown", &page);
     assert!(!outside.contains('`'), "a backtick outside of code:\n{outside}\nof\n{page}");

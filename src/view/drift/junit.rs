@@ -7,6 +7,7 @@ use crate::plan::{HostReachability, UnreachableReason};
 use crate::view::escape;
 use crate::view::formatting::matching;
 use crate::view::junit_xml::{XmlWriter, start_document, write_test_problem, write_text_element};
+use crate::view::recording_files::FROM_RECORDINGS;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -76,7 +77,7 @@ fn write_suite(suite: &JunitSuite<'_>, told: &DriftReportInput<'_>, xml: &mut Xm
         .with_attribute(("time", format!("{:.3}", suite.host.took.as_secs_f64()).as_str()))
         .with_attribute(("timestamp", &*escape::escape_line(time)))
         .write_inner_content(|xml| {
-            write_reachability_test(suite.host, xml)?;
+            write_reachability_test(suite.host, told, xml)?;
             suite.findings.iter().try_for_each(|finding| write_failed_test(finding, told, xml))?;
             suite.unknown.iter().try_for_each(|unsure| write_unknown_test(unsure, xml))
         })?;
@@ -84,9 +85,10 @@ fn write_suite(suite: &JunitSuite<'_>, told: &DriftReportInput<'_>, xml: &mut Xm
 }
 
 /// Writes the test that every host has: whether it is reachable.
-fn write_reachability_test(host: &HostDrift, xml: &mut XmlWriter<'_>) -> io::Result<()> {
-    let test =
-        xml.create_element("testcase").with_attribute(("classname", "forge")).with_attribute(("name", "answers"));
+fn write_reachability_test(host: &HostDrift, told: &DriftReportInput<'_>, xml: &mut XmlWriter<'_>) -> io::Result<()> {
+    let recordings = told.list_recordings();
+    let name = if recordings.is_empty() { "answers" } else { "has recorded answers" };
+    let test = xml.create_element("testcase").with_attribute(("classname", "forge")).with_attribute(("name", name));
     let said = match &host.reach {
         HostReachability::Unreachable(UnreachableReason { why, hint, .. }) => {
             let why = why.raw();
@@ -96,6 +98,10 @@ fn write_reachability_test(host: &HostDrift, xml: &mut XmlWriter<'_>) -> io::Res
                 .map(drop);
         }
         HostReachability::Observed => matching(host.settled, "check"),
+    };
+    let said = match recordings.is_empty() {
+        true => said,
+        false => format!("{said}\n{FROM_RECORDINGS}: {}", escape::escape_line(&recordings.join(", "))),
     };
     test.write_inner_content(|xml| write_text_element(xml, "system-out", &said)).map(drop)
 }

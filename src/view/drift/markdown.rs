@@ -7,8 +7,8 @@ use super::{DriftReportInput, finding_details, fold_hosts};
 use crate::drift::{DriftCause, DriftFinding, FindingSeverity};
 use crate::facts::outliers::FactOutlier;
 use crate::model::{HostName, UntrustedText};
-use crate::view::markdown::format_check_output;
 use crate::view::markdown::page::{MarkdownPage, code_block, code_span, html_code, prose_span};
+use crate::view::markdown::{format_check_output, render_recordings};
 use crate::view::text::drift::entry::{DriftEntry, group_entries};
 use crate::view::{format_count, format_duration, formatting, outlier_text};
 use std::collections::BTreeMap;
@@ -24,6 +24,7 @@ const MAX_VALUE_CHARS: usize = 300;
 pub fn write_markdown(told: &DriftReportInput<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut page = MarkdownPage::default();
     page.push_section("heading", &[render_heading(told)]);
+    page.push_section("recordings", &[render_recordings(&told.list_recordings())]);
     page.push_section("summary", &[render_summary(told)]);
     let mut entries = group_entries(&told.drift.findings);
     entries.sort_by_key(|entry| std::cmp::Reverse((entry.first().is_hardware_fault(), entry.first().severity)));

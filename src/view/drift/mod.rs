@@ -22,6 +22,7 @@ pub use sarif::write_sarif;
 
 use crate::drift::{DriftReport, DriftRunSummary};
 use crate::model::{ExitCode, HostName};
+use crate::view::recording_files::{RecordingFile, list_recording_files};
 use jiff::Timestamp;
 
 /// The input of a drift report.
@@ -35,6 +36,17 @@ pub struct DriftReportInput<'a> {
     pub runs: &'a [DriftRunSummary],
     /// When a run last evaluated every host completely. `None` if unknown.
     pub last_success: Option<Timestamp>,
+    /// The recordings that the findings are from; empty if the hosts were contacted.
+    pub recordings: &'a [RecordingFile],
+}
+
+impl DriftReportInput<'_> {
+    /// Returns an unescaped description of each recording.
+    fn list_recordings(&self) -> Vec<String> {
+        // Without the time of the run, no recording has an age.
+        let now = self.drift.time.parse().unwrap_or(Timestamp::MIN);
+        list_recording_files(self.recordings, now)
+    }
 }
 
 /// Reports whether a run with this exit code evaluated every host completely, with or without findings.

@@ -5,6 +5,7 @@ use crate::drift::{DriftReport, FindingSeverity, HostDrift};
 use crate::model::HostName;
 use crate::plan::HostReachability;
 use crate::view::escape;
+use crate::view::recording_files::find_oldest_recording;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
@@ -43,7 +44,10 @@ pub fn parse_last_success(text: &str, cluster: &str) -> Option<Timestamp> {
 
 fn collect_metrics(told: &DriftReportInput<'_>) -> Vec<PrometheusMetric> {
     let drift = told.drift;
-    let time = drift.time.parse::<Timestamp>().ok();
+    let time = match told.recordings {
+        [] => drift.time.parse::<Timestamp>().ok(),
+        recorded => find_oldest_recording(recorded),
+    };
     vec![
         new_metric(
             "forge_drift_findings",

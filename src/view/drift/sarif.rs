@@ -8,6 +8,7 @@ use crate::drift::{DriftFinding, DriftReport, FindingNovelty, FindingSeverity, K
 use crate::model::{HostName, UntrustedText, to_hex};
 use crate::view::escape;
 use crate::view::json::write_json;
+use crate::view::recording_files::FROM_RECORDINGS;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -195,6 +196,11 @@ fn property_bag(finding: &DriftFinding, now: &str) -> Value {
 /// Returns the invocation of the run. It is successful only if every host was evaluated completely.
 fn build_invocation(told: &DriftReportInput<'_>) -> Value {
     let note = |level: &str, text: String, location: Value| json!({ "level": level, "message": { "text": text }, "locations": [location] });
+    let recordings = told.list_recordings();
+    let recorded = (!recordings.is_empty()).then(|| {
+        let text = escape_message(&format!("{FROM_RECORDINGS}: {}", recordings.join(", ")));
+        json!({ "level": "note", "message": { "text": text } })
+    });
     let unknown = told.drift.unknown.iter().map(|unsure| {
         let name = finding_details::format_step_name(&unsure.recipe, &unsure.step);
         note(
@@ -215,6 +221,6 @@ fn build_invocation(told: &DriftReportInput<'_>) -> Value {
         "executionSuccessful": is_conclusive(told.exit),
         "exitCode": told.exit.code(),
         "endTimeUtc": told.drift.time,
-        "toolExecutionNotifications": silent.chain(unknown).collect::<Vec<_>>(),
+        "toolExecutionNotifications": recorded.into_iter().chain(silent).chain(unknown).collect::<Vec<_>>(),
     })
 }

@@ -31,10 +31,40 @@ pub fn render_drift_report(drift: &DriftReport, writer: DriftReportWriter) -> St
         exit: drift.exit_code(),
         runs: &runs,
         last_success: "2026-11-21T09:15:00Z".parse().ok(),
+        recordings: &[],
     };
     let mut out = Vec::new();
     writer(&told, &mut out).unwrap();
     String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn every_format_names_the_recordings() {
+    let (drift, recorded) = (rich_drift(), "2026-11-11T09:15:00Z");
+    let files = [RecordingFile { path: "seen.json".into(), recorded: recorded.parse().ok() }];
+    let render = |writer: DriftReportWriter| {
+        let told = DriftReportInput {
+            drift: &drift,
+            exit: drift.exit_code(),
+            runs: &[],
+            last_success: None,
+            recordings: &files,
+        };
+        let mut out = Vec::new();
+        writer(&told, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    for writer in [write_markdown as DriftReportWriter, write_junit, write_sarif, write_html] {
+        let page = render(writer);
+        for part in ["rom recorded answers; no host was contacted", "seen.json  2026-11-11T09:15:00Z (", " days ago)"] {
+            assert!(page.contains(part), "no `{part}` in {page}");
+        }
+    }
+    assert!(!render(write_junit).contains(r#"name="answers""#), "no host answered now");
+    let metrics = render(write_prometheus);
+    let time = recorded.parse::<Timestamp>().unwrap().as_second();
+    let line = metrics.lines().find(|line| line.starts_with("forge_drift_last_run_timestamp_seconds{")).unwrap();
+    assert!(line.ends_with(&format!(" {time}")), "{line}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::exit_info::ExitInfo;
 use super::formatter;
+use super::read_recording::ReadRecording;
 use crate::drift::{
     DRIFT_VERSION, DriftCounts, DriftFinding, DriftHistory, DriftReport, HostDrift, IgnoreRuleResult, KnownFinding,
     UndecidedItem,
@@ -37,6 +38,9 @@ pub enum DriftMessage<'a> {
         /// RFC 3339, UTC.
         time: &'a str,
         simulated: &'a [HostName],
+        /// The recordings that the findings are from, with `--observed`; absent without it.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        recordings: Vec<ReadRecording<'a>>,
     },
     /// One per observed host.
     Host {
@@ -67,10 +71,15 @@ pub enum DriftMessage<'a> {
 }
 
 /// Writes one message per line.
-pub fn write_drift_messages(drift: &DriftReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_drift_messages<'a>(
+    drift: &'a DriftReport,
+    exit: ExitCode,
+    recordings: Vec<ReadRecording<'a>>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let DriftReport { forge, run, cluster, inventory, time, simulated, .. } = drift;
     write_message(
-        &DriftMessage::Version { version: DRIFT_VERSION, forge, run, cluster, inventory, time, simulated },
+        &DriftMessage::Version { version: DRIFT_VERSION, forge, run, cluster, inventory, time, simulated, recordings },
         out,
     )?;
     drift.hosts.iter().try_for_each(|host| write_message(&DriftMessage::Host { host }, out))?;

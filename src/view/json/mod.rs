@@ -4,15 +4,17 @@ mod drift;
 mod exit_info;
 mod formatter;
 mod offline;
+mod read_recording;
 mod saved_plan;
 mod schema;
 mod validation;
 
-pub use drift::{DriftMessage, write_drift_messages as drift_messages};
+pub use drift::DriftMessage;
 pub use exit_info::ExitInfo;
 pub use saved_plan::write_saved_plan;
 pub use schema::document_schema;
 
+use self::read_recording::ReadRecording;
 use super::{
     InitResult, ListedRun, ManualPage, RecordingFile, ResultWriter, SandboxList, UndoRefusalList, ValidationResult,
 };
@@ -54,26 +56,22 @@ struct JsonDocument<'w, T> {
     body: T,
 }
 
-/// A recording from which the result is: no host was contacted.
-#[derive(Serialize, JsonSchema)]
-struct ReadRecording<'w> {
-    /// The path of its file.
-    path: &'w str,
-    /// When it was saved, RFC 3339; absent if it does not say so.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    recorded: Option<String>,
-}
-
-impl<'w> ReadRecording<'w> {
-    fn from_file(file: &'w RecordingFile) -> Self {
-        Self { path: file.path.as_str(), recorded: file.recorded.map(|time| time.to_string()) }
-    }
-}
-
 impl JsonWriter {
     /// Returns the writer for results that are computed from recordings, if there are any.
     pub fn new(recordings: &[RecordingFile]) -> Self {
         Self { recordings: recordings.to_vec() }
+    }
+
+    /// Writes the findings of drift, one message per line.
+    ///
+    /// # Errors
+    /// The stream cannot be written.
+    pub fn write_drift_messages(&self, drift: &DriftReport, exit: ExitCode, out: &mut dyn Write) -> io::Result<()> {
+        drift::write_drift_messages(drift, exit, self.list_recordings(), out)
+    }
+
+    fn list_recordings(&self) -> Vec<ReadRecording<'_>> {
+        self.recordings.iter().map(ReadRecording::from_file).collect()
     }
 
     fn write_document<T: Serialize>(
@@ -83,7 +81,7 @@ impl JsonWriter {
         body: T,
         out: &mut dyn Write,
     ) -> io::Result<()> {
-        let recordings = self.recordings.iter().map(ReadRecording::from_file).collect();
+        let recordings = self.list_recordings();
         let (exit, forge) = (ExitInfo::from_code(exit), env!("CARGO_PKG_VERSION"));
         let document = JsonDocument { version: DOCUMENT_VERSION, result, forge, exit, recordings, body };
         let mut serializer = serde_json::Serializer::with_formatter(&mut *out, formatter::EscapingFormatter::default());

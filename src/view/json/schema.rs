@@ -1,10 +1,11 @@
 //! The schema of all documents that verbs write with `--format json`: the common keys, and the keys of each result.
 
 use super::exit_info::ExitInfo;
+use super::read_recording::ReadRecording;
 use super::{
     AcceptanceBody, DOCUMENT_VERSION, DiagnosisBody, DoctorBody, ExecBody, FactsBody, FetchBody, HoldsBody, ImagesBody,
-    InitBody, OutliersBody, PlanBody, ReadRecording, RehearsalBody, ReportBody, SandboxesBody, UndoRefusalBody, drift,
-    offline, validation,
+    InitBody, OutliersBody, PlanBody, RehearsalBody, ReportBody, SandboxesBody, UndoRefusalBody, drift, offline,
+    validation,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};

@@ -140,7 +140,7 @@ fn drift_messages_begin_with_the_version_and_end_with_the_exit_code() {
         let mut drift = sample::rich_drift();
         drift.findings[0].observed = Some((*raw).into());
         let mut out = Vec::new();
-        drift_messages(&drift, drift.exit_code(), &mut out).unwrap();
+        JsonWriter::default().write_drift_messages(&drift, drift.exit_code(), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(!text.chars().any(escape::is_hidden_char), "{text:?}");
         let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

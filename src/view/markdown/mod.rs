@@ -24,10 +24,12 @@ const NAME: usize = 80;
 /// Maximum characters of a value or a reason.
 const MAX_VALUE_CHARS: usize = 300;
 
-/// Writes a plan for a review. `digest` is the digest of the saved plan's file.
-pub fn write_plan(plan: &Plan, digest: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
+/// Writes a plan for a review. `digest` is the digest of the saved plan's file, `recordings` describes the recordings that the
+/// plan is from.
+pub fn write_plan(plan: &Plan, digest: Option<&str>, recordings: &[String], out: &mut dyn Write) -> io::Result<()> {
     let mut page = MarkdownPage::default();
     page.push_section("heading", &[render_heading(plan), render_short_heading(plan)]);
+    page.push_section("recordings", &[render_recordings(recordings)]);
     page.push_section("summary", &[render_summary(plan, digest)?]);
     page.push_section(
         "window",
@@ -112,6 +114,15 @@ fn code_span_of_hosts(hosts: &[&HostName]) -> String {
 
 fn fold_hosts(hosts: &[&HostName]) -> String {
     fold_names(hosts.iter().map(|host| host.as_str()))
+}
+
+/// Returns a quotation that names recordings; empty without any.
+pub(in crate::view) fn render_recordings(recordings: &[String]) -> String {
+    let names: Vec<String> = recordings.iter().map(|line| code_span(line, MAX_VALUE_CHARS)).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("> **From recorded answers; no host was contacted:** {}\n\n", names.join(", ")),
+    }
 }
 
 /// Returns the summary: counts, maximum disruption, cluster and versions.

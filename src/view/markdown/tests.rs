@@ -6,7 +6,7 @@ use crate::view::sample::{self, observed_host, step};
 
 fn render_plan(of: &Plan) -> String {
     let mut out = Vec::new();
-    write_plan(of, Some("sha256:22"), &mut out).unwrap();
+    write_plan(of, Some("sha256:22"), &[], &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 

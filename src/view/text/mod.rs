@@ -22,7 +22,6 @@ pub(super) mod plan_sections;
 pub(super) mod plan_summary;
 mod problems;
 mod recipes;
-mod recording_files;
 mod rehearsal;
 mod report;
 mod runs;
@@ -36,7 +35,6 @@ mod validation;
 mod why_slow;
 pub(super) mod windows;
 
-pub use recording_files::{RecordingFile, render_recording_files};
 pub use text_writer::TextWriter;
 
 use super::{InitResult, ListedRun, ManualPage, ResultWriter, SandboxList, ValidationResult};

@@ -20,6 +20,11 @@ pub fn render_header(told: &DriftReportInput<'_>) -> String {
         format_duration(drift.took)
     );
     let mut notice = |text: String| out += &format!("<p class=\"notice\">{text}</p>\n");
+    let recordings = told.list_recordings();
+    if !recordings.is_empty() {
+        let names = recordings.join(", ");
+        notice(format!("From recorded answers; no host was contacted: {}", html_truncated(&names, 1000)));
+    }
     if !drift.simulated.is_empty() {
         let names: Vec<&HostName> = drift.simulated.iter().collect();
         notice(format!("Simulated, no real hardware: {}", html_truncated(&fold_hosts(&names), 400)));

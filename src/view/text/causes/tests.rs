@@ -107,7 +107,7 @@ fn render_text(plan: &Plan, verbose: u8) -> String {
 
 fn render_markdown(plan: &Plan) -> String {
     let mut out = Vec::new();
-    markdown::write_plan(plan, None, &mut out).unwrap();
+    markdown::write_plan(plan, None, &[], &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
