@@ -10,6 +10,7 @@ use crate::state::{self, RunFolder, StateStore, TestReportFile};
 use crate::view::ListedRun;
 use anyhow::anyhow;
 use camino::{Utf8Path, Utf8PathBuf};
+use std::io::Write as _;
 
 /// Lists the runs of the state folder, newest first; with `-i`, those of the inventory's cluster.
 ///
@@ -133,6 +134,14 @@ pub fn find_run<B>(cx: &VerbContext<'_, B>, folders: &[RunFolder], name: &str) -
     })
 }
 
+/// Tells on stderr where no run was found.
+pub fn report_missing_runs<B>(cx: &VerbContext<'_, B>) -> Result<(), CliError> {
+    let missing = describe_missing_runs(cx)?;
+    // Ignore a closed stderr: no other stream could report it.
+    let _ = writeln!((cx.console.err)(), "{missing}");
+    Ok(())
+}
+
 /// Says where no run was found, and that there are runs of tests.
 fn describe_missing_runs<B>(cx: &VerbContext<'_, B>) -> Result<String, CliError> {
     let inventory = cx.typed.inventory_flag.as_deref().or(cx.environment.inventory.as_deref());
@@ -141,7 +150,11 @@ fn describe_missing_runs<B>(cx: &VerbContext<'_, B>) -> Result<String, CliError>
         true => "",
         false => ", except runs of tests",
     };
-    Ok(format!("no runs{of_cluster} in `{}`{tests}", state_folder(cx)))
+    let elsewhere = match inventory {
+        None => "; an inventory elsewhere has its history next to it: pass it with `-i`",
+        Some(_) => "",
+    };
+    Ok(format!("no runs{of_cluster} in `{}`{tests}{elsewhere}", state_folder(cx)))
 }
 
 /// Finds a run of tests by its name or a unique prefix of it, unless a run in `folders` has that prefix, and reads its

@@ -66,6 +66,9 @@ pub fn run_runs<B>(cx: &VerbContext<'_, B>, args: &RunsArgs) -> VerbResult {
     let tests = past_runs::list_test_reports(cx, inventory.map(|path| path.as_path()))?;
     let runs = read_newest(&folders, &tests, args.last.unwrap_or(usize::MAX));
     output.write_result(&|writer, out| writer.write_runs(&runs, out))?;
+    if runs.is_empty() && args.inventory.is_none() {
+        past_runs::report_missing_runs(cx)?;
+    }
     Ok(ExitCode::Done)
 }
 

@@ -125,6 +125,9 @@ pub(super) fn find_similar_file(missing: &Utf8Path, is_candidate: impl Fn(&str) 
 /// Why the file cannot be read, as a lowercase fragment.
 pub(super) fn read_text_file(path: &Utf8Path) -> Result<String, String> {
     let meta = fs_err::metadata(path).map_err(|error| describe_io_error(&error))?;
+    if meta.is_dir() {
+        return Err("it is a directory".to_owned());
+    }
     if !meta.is_file() {
         return Err("it is not a regular file".to_owned());
     }

@@ -3,7 +3,7 @@
 use super::builtin_data::BUILTIN_PATH;
 use super::declaration_checks::{DeclarationChecks, add_applied_at};
 use super::expand::{ExpandedStep, ExpansionInputs, ExpansionState, StepExpander};
-use super::file_access::{build_unreadable_diag, confine_path, describe_io_error};
+use super::file_access::{build_unreadable_diag, confine_path, describe_io_error, read_text_file};
 use super::instances::{self, AppliedRecipes, RecipeLibrary};
 use super::inventory::selector::SelectorUniverse;
 use super::inventory::test_launch::LaunchCluster;
@@ -120,9 +120,20 @@ fn hint_host_selection(path: &Utf8Path, diags: &mut DiagList) {
     }
 }
 
+/// Adds a hint for an INI inventory of Ansible: its first line with content names a group.
+fn hint_conversion(path: &Utf8Path, diags: &mut DiagList) {
+    let is_content = |line: &&str| !line.is_empty() && !line.starts_with(['#', ';']);
+    let text = read_text_file(path).unwrap_or_default();
+    let first = text.lines().map(str::trim).find(is_content).unwrap_or_default();
+    if let Some(diag) = diags.0.pop_if(|_| first.starts_with('[') && first.ends_with(']')) {
+        diags.0.push(diag.hint(inventory::CONVERT_INVENTORY_HINT));
+    }
+}
+
 fn read_project(path: &Utf8Path, cx: &mut LoadContext<'_>) -> Option<Project> {
     let Some((_, node)) = cx.read_yaml(path, path, None) else {
         hint_host_selection(path, &mut cx.diags);
+        hint_conversion(path, &mut cx.diags);
         return None;
     };
     let mut inventory = inventory::read_inventory(&node, cx);

@@ -135,7 +135,8 @@ fn show_accepts_a_report_file() {
 fn runs_verb_prints_an_empty_list_without_runs() {
     assert_eq!(
         Place::new().forge(&["runs"]),
-        "exit 0\n--- stdout\nrun  started (UTC)  verb  by  cluster  result\n\nruns: 0\n--- stderr\n"
+        "exit 0\n--- stdout\nrun  started (UTC)  verb  by  cluster  result\n\nruns: 0\n--- stderr\n\
+         no runs in `.forge`; an inventory elsewhere has its history next to it: pass it with `-i`\n"
     );
 }
 

@@ -1,5 +1,6 @@
 //! Rehearsals on a real host over ssh: with systemd, sshd and its own repository. The host does not change.
 
+use crate::distribution::{ClaimedDistribution, Distribution};
 use crate::running_forge::RunningForge;
 use crate::support::{Fleet, Node, Project};
 use std::process::Stdio;
@@ -82,6 +83,70 @@ fn planted_maintainer_script_is_found_and_the_host_is_unchanged() {
     }
     assert!(!said.stdout.contains("in the view only"), "the view differs from the host: {said}");
     assert!(!said.stdout.contains("simulated in the view"), "systemd runs here: {said}");
+}
+
+/// A package whose script restarts the real sshd, adds a user, and edits a file.
+const PLANTED_RPM: &str = r#"
+mkdir -p /root/rpm
+cat >/root/rpm/spec <<'END'
+Name: planted
+Version: 1.0
+Release: 1
+Summary: a stand-in
+License: none
+BuildArch: noarch
+%description
+A stand-in.
+%post
+systemctl restart ssh.service
+useradd --system planted
+echo planted >>/etc/issue
+%files
+END
+rpmbuild -bb --quiet --define "_topdir /root/rpm" --define "_rpmdir /root" --define '_rpmfilename planted.rpm' /root/rpm/spec
+rm -r /root/rpm
+printf '[kubernetes]\nname=kubernetes\nbaseurl=file:///srv/world/kubernetes\nenabled=1\ngpgcheck=0\n' >/etc/yum.repos.d/world.repo
+"#;
+
+/// dnf's real solver and the real scripts of rpm packages.
+#[test]
+fn planted_script_of_an_rpm_is_found_and_the_host_is_unchanged() {
+    let Some(nodes) = Fleet::take_on(Distribution::Debian12, 1) else { return };
+    let node = &nodes[0];
+    node.claim(ClaimedDistribution::Rocky9);
+    node.must(PLANTED_RPM);
+    let recipe = "
+recipe: planted
+steps:
+  - name: script
+    package_file: { path: /root/planted.rpm }
+  - name: solver
+    package: { name: kubeadm, version: 1.30.6-150500.1.1 }
+  - name: none
+    package: { name: no-such-package }
+";
+    let project = Project::new(&nodes).inventory("apply: [{ recipe: planted, on: all }]\n").recipe("planted", recipe);
+    node.settled();
+    // Every program that reads rpm's database renews the times of its lock files.
+    let snapshot =
+        || node.snapshot().lines().filter(|line| !line.contains("/rpmdb.sqlite-")).collect::<Vec<_>>().join("\n");
+    let look = || (snapshot(), node.must(DIGESTS), sshd(node));
+    let before = look();
+    let said = project.forge(["rehearse", "inventory.yaml", "--on", &node.name]);
+    no_view_is_left(node);
+    assert_eq!(look(), before, "{said}");
+    assert_eq!(said.code, 3, "{said}");
+    assert!(!said.stdout.contains("`planted:noarch`"), "the step itself declares that: {said}");
+    for found in [
+        "  ok planted/script (",
+        "  ok planted/solver (",
+        "unit     `ssh.service` restarted by `/bin/sh /var/tmp/rpm-tmp.",
+        "package  `kubelet:x86_64` installed: 1.30.6-150500.1.1\n",
+        "user     `planted` created\n",
+        "file     `/etc/issue` changed",
+    ] {
+        assert!(said.stdout.contains(found), "{found}: {said}");
+    }
 }
 
 /// As a user who is not root: by sudo with and without a password, and not without sudo.

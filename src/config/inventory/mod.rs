@@ -84,7 +84,7 @@ pub(super) struct RawInventory {
 
 /// Parses the root of an inventory. Pushes errors to `cx` and returns every part that could be parsed.
 pub(super) fn read_inventory(root: &YamlNode, cx: &mut LoadContext<'_>) -> RawInventory {
-    if let Some(diag) = diagnose_recipe_root(root) {
+    if let Some(diag) = diagnose_recipe_root(root).or_else(|| diagnose_ansible_root(root)) {
         cx.push_diag(diag);
         return RawInventory::default();
     }
@@ -141,6 +141,25 @@ fn diagnose_recipe_root(root: &YamlNode) -> Option<Diag> {
     let is_one = !has("hosts") && !has("cluster") && (has("steps") || has("uses"));
     let diag = Diag::error(DiagCode::BadValue, "this is a recipe, not an inventory").with_span(key.span);
     is_one.then(|| diag.hint("pass the inventory that applies this recipe"))
+}
+
+/// Advice for an inventory of Ansible.
+pub(super) const CONVERT_INVENTORY_HINT: &str =
+    "`forge init --from-ansible FILE --into inventory.yaml` converts inventories of Ansible";
+
+/// Returns an error if the file is an inventory of Ansible: each key is a group, which has only keys of Ansible.
+fn diagnose_ansible_root(root: &YamlNode) -> Option<Diag> {
+    let crate::config::YamlData::Map(entries) = &root.data else { return None };
+    let is_group = |node: &YamlNode| match &node.data {
+        crate::config::YamlData::Map(keys) => {
+            !keys.is_empty() && keys.iter().all(|(key, _)| matches!(key.text.as_str(), "hosts" | "children" | "vars"))
+        }
+        _ => false,
+    };
+    let (first, _) = entries.first()?;
+    let is_ansible = entries.iter().all(|(key, node)| !KEYS.contains(&key.text.as_str()) && is_group(node));
+    let diag = Diag::error(DiagCode::BadValue, "this is an inventory of Ansible").with_span(first.span);
+    is_ansible.then(|| diag.hint(CONVERT_INVENTORY_HINT))
 }
 
 fn to_start_span(root: &YamlNode) -> Span {

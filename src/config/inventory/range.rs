@@ -68,12 +68,19 @@ fn expand_range(inner: &str) -> Result<Vec<String>, String> {
                 .filter(|s| *s > 0)
                 .ok_or_else(|| format!("the step of `[{inner}]` must be at least 1"))?,
         ),
-        _ => return Err(format!("`[{inner}]` is not a range")),
+        _ => return Err(format_no_range(inner)),
     };
     match (parse_number(first), parse_number(last)) {
         (Some(from), Some(to)) => expand_numbers(inner, (first, from), (last, to), step),
         _ => expand_letters(inner, first, last, step),
     }
+}
+
+fn format_no_range(inner: &str) -> String {
+    let meant = inner.split_once("..").or_else(|| inner.split_once('-'));
+    let meant = meant.filter(|(first, last)| parse_number(first).is_some() && parse_number(last).is_some());
+    let hint = meant.map(|(first, last)| format!("; did you mean `[{first}:{last}]`?")).unwrap_or_default();
+    format!("`[{inner}]` is not a range{hint}")
 }
 
 fn parse_number(text: &str) -> Option<u64> {
@@ -142,6 +149,8 @@ mod tests {
             ("n[1]", "`[1]` is not a range"),
             ("n[1,2]", "`[1,2]` is not a range"),
             ("n[]", "`[]` is not a range"),
+            ("n[01-16]", "`[01-16]` is not a range; did you mean `[01:16]`?"),
+            ("n[1..8]", "`[1..8]` is not a range; did you mean `[1:8]`?"),
             ("n[01:100]", "`[01:100]` is padded with zeros at one end only"),
             ("n[1:5:0]", "the step of `[1:5:0]` must be at least 1"),
             ("n[a:F]", "`[a:F]` is not a range"),

@@ -2,6 +2,7 @@
 
 use crate::config::ExpansionState;
 use crate::plan::{HostContext, HostPlan, StepInstance};
+use crate::probe::{Observation, PackageFileState, Probe, ProbeReading};
 use crate::resource::{ProvidedItem, Resource};
 use std::collections::BTreeSet;
 
@@ -26,7 +27,8 @@ pub(super) struct DeclaredStep {
 /// Collects what the steps of a host declare. `plan` adds the titles of steps that could not be expanded yet, if they are
 /// names: the title of a command is its script, whose words declare nothing.
 pub fn collect_declared_effects(case: &HostContext<'_>, plan: &HostPlan) -> DeclaredEffects {
-    let mut steps: Vec<DeclaredStep> = case.expand_local_steps().iter().map(describe_instance).collect();
+    let describe = |turn: &StepInstance<'_>| describe_instance(turn, &case.seen.observation);
+    let mut steps: Vec<DeclaredStep> = case.expand_local_steps().iter().map(describe).collect();
     for step in &plan.steps {
         let id = step.id.to_string();
         if steps.iter().any(|known| known.id == id) {
@@ -41,10 +43,11 @@ pub fn collect_declared_effects(case: &HostContext<'_>, plan: &HostPlan) -> Decl
     DeclaredEffects { steps }
 }
 
-fn describe_instance(turn: &StepInstance<'_>) -> DeclaredStep {
+fn describe_instance(turn: &StepInstance<'_>, seen: &Observation) -> DeclaredStep {
     let mut declared = DeclaredStep { id: turn.expanded.id.to_string(), ..DeclaredStep::default() };
     if let ExpansionState::Resource(resource) = &turn.expanded.state {
         declared.add_resource(resource.as_ref());
+        declared.add_package_files(&resource.probes(), seen);
     }
     turn.step.provides.iter().cloned().for_each(|item| declared.add_item(item));
     declared
@@ -58,6 +61,17 @@ impl DeclaredStep {
             self.add_name(&value);
         }
         resource.provided_items().into_iter().for_each(|item| self.add_item(item));
+    }
+
+    /// Adds the packages of files on the host, which their steps need not name.
+    fn add_package_files(&mut self, probes: &[Probe], seen: &Observation) {
+        for probe in probes {
+            if let Ok(ProbeReading::PackageFile(state)) = seen.get(probe)
+                && let PackageFileState::Present(info) = state.as_ref()
+            {
+                self.packages.insert(info.name.clone());
+            }
+        }
     }
 
     fn add_item(&mut self, item: ProvidedItem) {
