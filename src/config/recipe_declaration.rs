@@ -212,6 +212,8 @@ pub struct RecipeVerification {
     pub shows: Option<(String, Span)>,
     /// How long an apply waits for it to pass. Seconds.
     pub within_s: Option<u64>,
+    /// How long after a change of the recipe it may still pass because of the state before. Seconds.
+    pub settle_s: Option<u64>,
     /// How deep it looks, from L0 (present, the default) to L5 (performance).
     pub level: VerifyLevel,
     /// The place of its name.

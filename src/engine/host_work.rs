@@ -30,6 +30,8 @@ pub(super) struct HostWork<'r> {
     pub guard: Option<ArmedGuard<'r>>,
     /// Whether an earlier run still worked on the host, or would restore something there, when this one was planned.
     pub began_busy: bool,
+    /// Recipes whose changes controllers of the cluster have had time to notice.
+    pub settled_recipes: BTreeSet<String>,
     /// Steps whose changes can bar later logins.
     pub doubtful_logins: Vec<StepId>,
     ahead: Option<ObservedAhead>,
@@ -65,6 +67,7 @@ impl<'r> HostWork<'r> {
             undo: UndoLog::after_workers(run.options.worker.as_ref().map_or(0, |worker| worker.replaced)),
             guard: None,
             began_busy,
+            settled_recipes: BTreeSet::new(),
             doubtful_logins: Vec::new(),
             ahead: None,
         }

@@ -2,7 +2,7 @@
 //! it may take a while.
 
 use super::cancel::StopLevel;
-use super::event::Event;
+use super::event::{Event, StepResult};
 use super::host_work::HostWork;
 use super::run_context::ApplyContext;
 use super::run_state::RunStateData;
@@ -18,7 +18,10 @@ use tokio::time::Instant;
 const FIRST_RETRY_PAUSE: Duration = Duration::from_millis(500);
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(5);
 
-/// A verification that has not passed yet and may take a while.
+/// Why a verification that passes is not accepted yet.
+const UNSETTLED_REASON: &str = "it passes, perhaps still because of the state before the change";
+
+/// A verification that has not passed yet and may take a while, or that may pass only because of the state before.
 struct UnmetVerification {
     recipe: String,
     name: String,
@@ -96,7 +99,9 @@ impl<'h, 'r> RecipeVerification<'h, 'r> {
             let left = |open: &UnmetVerification| open.within.saturating_sub(began.elapsed());
             let open: Vec<UnmetVerification> =
                 self.list_unmet_verifications(recipe).into_iter().filter(|open| !left(open).is_zero()).collect();
-            let Some(longest) = open.iter().map(left).max().filter(|_| !self.work.link.is_lost()) else { return };
+            let Some(longest) = open.iter().map(left).max().filter(|_| !self.work.link.is_lost()) else {
+                return self.note_settled(recipe);
+            };
             open.iter().for_each(|open| self.report_unmet_verification(open, &mut told));
             tokio::select! {
                 () = tokio::time::sleep(pause.min(longest)) => {}
@@ -107,11 +112,24 @@ impl<'h, 'r> RecipeVerification<'h, 'r> {
         }
     }
 
-    /// Returns the verifications that have not passed yet. Those of recipes with failed steps are excluded.
+    fn note_settled(&mut self, recipe: Option<&str>) {
+        let changed = self.list_changed_recipes().into_iter().filter(|one| recipe.is_none_or(|recipe| recipe == one));
+        self.work.settled_recipes.extend(changed.collect::<Vec<_>>());
+    }
+
+    /// Returns the recipes of which this run changed a step.
+    fn list_changed_recipes(&self) -> BTreeSet<String> {
+        let changed = self.work.results.reports().iter().filter(|step| matches!(step.result, StepResult::Changed));
+        changed.map(|step| step.id.recipe.to_string()).collect()
+    }
+
+    /// Returns the verifications that have not passed yet, and those whose result may be of before a change. Those of
+    /// recipes with failed steps are excluded.
     fn list_unmet_verifications(&self, only: Option<&str>) -> Vec<UnmetVerification> {
         let shared = self.work.run.board.shared_values();
         let Some(case) = self.work.view.context(&shared) else { return Vec::new() };
         let unsettled = UnsettledRecipes::from_reports(self.work.results.reports());
+        let changed = self.list_changed_recipes();
         let mut open = Vec::new();
         for instance in case.instances().iter().filter(|i| !i.absent && only.is_none_or(|only| only == i.recipe.name)) {
             let recipe = &instance.recipe.name;
@@ -121,12 +139,20 @@ impl<'h, 'r> RecipeVerification<'h, 'r> {
             for verify in &instance.recipe.verify {
                 // What no host of the run can report does not come however long it is waited for.
                 let within_s = verify.within_s.filter(|_| !plan::lacks_export(&case, instance, verify));
-                let Some(within_s) = within_s else { continue };
-                if let (StepVerdict::Change | StepVerdict::Unknown, why) =
-                    plan::assess_verification(&case, instance, verify)
-                {
+                let is_new = changed.contains(recipe) && !self.work.settled_recipes.contains(recipe);
+                let settle_s = verify.settle_s.filter(|_| is_new);
+                if within_s.is_none() && settle_s.is_none() {
+                    continue;
+                }
+                let (verdict, why) = plan::assess_verification(&case, instance, verify);
+                let (limit_s, why) = match verdict {
+                    StepVerdict::Change | StepVerdict::Unknown => (within_s.max(settle_s), why),
+                    StepVerdict::Ok => (settle_s, UNSETTLED_REASON.to_owned()),
+                    _ => (None, String::new()),
+                };
+                if let Some(limit_s) = limit_s {
                     let (recipe, name) = (recipe.clone(), verify.name.clone());
-                    open.push(UnmetVerification { recipe, name, within: Duration::from_secs(within_s), why });
+                    open.push(UnmetVerification { recipe, name, within: Duration::from_secs(limit_s), why });
                 }
             }
         }

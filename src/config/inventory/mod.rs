@@ -84,7 +84,8 @@ pub(super) struct RawInventory {
 
 /// Parses the root of an inventory. Pushes errors to `cx` and returns every part that could be parsed.
 pub(super) fn read_inventory(root: &YamlNode, cx: &mut LoadContext<'_>) -> RawInventory {
-    if let Some(diag) = diagnose_recipe_root(root).or_else(|| diagnose_ansible_root(root)) {
+    let other = diagnose_recipe_root(root).or_else(|| diagnose_plan_root(root)).or_else(|| diagnose_ansible_root(root));
+    if let Some(diag) = other {
         cx.push_diag(diag);
         return RawInventory::default();
     }
@@ -141,6 +142,16 @@ fn diagnose_recipe_root(root: &YamlNode) -> Option<Diag> {
     let is_one = !has("hosts") && !has("cluster") && (has("steps") || has("uses"));
     let diag = Diag::error(DiagCode::BadValue, "this is a recipe, not an inventory").with_span(key.span);
     is_one.then(|| diag.hint("pass the inventory that applies this recipe"))
+}
+
+/// Returns an error if the file is a plan that forge wrote.
+fn diagnose_plan_root(root: &YamlNode) -> Option<Diag> {
+    let crate::config::YamlData::Map(entries) = &root.data else { return None };
+    let key = |name: &str| entries.iter().map(|(key, _)| key).find(|key| key.text == name);
+    let (Some(result), Some(_)) = (key("result"), key("forge")) else { return None };
+    let diag = Diag::error(DiagCode::BadValue, "this is a result that forge wrote, not an inventory");
+    let hint = "`forge show FILE` shows a saved plan or a report, `forge apply FILE` applies a saved plan";
+    Some(diag.with_span(result.span).hint(hint))
 }
 
 /// Advice for an inventory of Ansible.

@@ -11,8 +11,8 @@ use indexmap::IndexMap;
 const ACTIVATION_WAYS: [&str; 5] = ["first-load", "reload", "restart", "login", "reboot"];
 
 /// Keys of an entry of `verify`.
-pub(in crate::config) const VERIFY_KEYS: [&str; 10] =
-    ["name", "scope", "when", "object", "objects", "expect", "check", "shows", "within", "level"];
+pub(in crate::config) const VERIFY_KEYS: [&str; 11] =
+    ["name", "scope", "when", "object", "objects", "expect", "check", "shows", "within", "settle", "level"];
 
 /// Keys that select one object, and keys that select several.
 pub(in crate::config) const OBJECT_KEYS: [&str; 4] = ["api_version", "kind", "namespace", "name"];
@@ -30,11 +30,12 @@ pub(super) fn read_verify(node: &YamlNode, cx: &mut LoadContext<'_>) -> Option<R
     report_check_with_shows(&table, cx);
     let shows = read_shows(&table, cx);
     let within_s = table.get_limit("within", &mut cx.diags);
+    let settle_s = table.get_limit("settle", &mut cx.diags);
     let of_cluster = said.unwrap_or(about.is_some());
     let name = table.require_value("name", &mut cx.diags)?;
     let span = name.span;
     let name = yaml_table::expect_text(name, "name", &mut cx.diags)?;
-    Some(RecipeVerification { name, of_cluster, when, about, expect, check, shows, within_s, level, span })
+    Some(RecipeVerification { name, of_cluster, when, about, expect, check, shows, within_s, settle_s, level, span })
 }
 
 /// Returns whether `scope` is `cluster` or `host`; `None` if it is not set.
@@ -94,9 +95,12 @@ fn report_scope_mismatch(table: &YamlTable<'_>, said: Option<bool>, about: bool,
         let diag = Diag::error(DiagCode::BadScope, "`check` does not support scope `cluster`").with_span(key.span);
         cx.push_diag(diag.hint("use `expect` with facts of the cluster or with an `object`"));
     }
-    if let (Some(key), false) = (table.find_key("within"), of_cluster) {
-        let diag = Diag::error(DiagCode::BadScope, "`within` requires scope `cluster`").with_span(key.span);
-        cx.push_diag(diag.hint("on hosts, use a `wait_for` step"));
+    for name in ["within", "settle"] {
+        if let (Some(key), false) = (table.find_key(name), of_cluster) {
+            let message = format!("`{name}` requires scope `cluster`");
+            let diag = Diag::error(DiagCode::BadScope, message).with_span(key.span);
+            cx.push_diag(diag.hint("on hosts, use a `wait_for` step"));
+        }
     }
 }
 

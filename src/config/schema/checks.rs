@@ -48,6 +48,11 @@ pub(super) fn verify_property(key: &str) -> Value {
         "within" => {
             with_description("How long an apply waits for the check to pass on the cluster.", duration_schema())
         }
+        "settle" => with_description(
+            "Time after a change of the recipe in which the check may pass because of the state before: an apply accepts it \
+             only later.",
+            duration_schema(),
+        ),
         "expect" => with_description("Expression over facts.", text_schema()),
         "check" => with_description("Read-only command that must exit 0.", text_schema()),
         "level" => with_description("Verification level.", json!({ "enum": ["L0", "L1", "L2", "L3", "L4", "L5"] })),

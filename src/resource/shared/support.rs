@@ -69,9 +69,13 @@ impl EarlierStepEffects {
     /// Reports whether an earlier step provides `thing`, or a package that may provide it.
     pub fn will_provide(&self, thing: &ProvidedItem) -> bool {
         let first_package = ProvidedItem::Package(String::new());
-        if self.will_exist.contains(thing)
-            || matches!(self.will_exist.range(first_package..).next(), Some(ProvidedItem::Package(_)))
-        {
+        matches!(self.will_exist.range(first_package..).next(), Some(ProvidedItem::Package(_)))
+            || self.will_provide_by_name(thing)
+    }
+
+    /// Reports whether an earlier step provides `thing` by name.
+    pub fn will_provide_by_name(&self, thing: &ProvidedItem) -> bool {
+        if self.will_exist.contains(thing) {
             return true;
         }
         let ProvidedItem::Unit(unit) = thing else { return false };

@@ -2,6 +2,7 @@
 
 use super::support::{Cluster, Helm, Site};
 use crate::support::{JournalWatch, Output};
+use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -218,6 +219,45 @@ steps:
     apply(&site).must_exit(0);
     let left = api.kubectl(&["get", "ns,crd", "-o", "name"]);
     assert!(!left.contains("guests"), "{left}");
+}
+
+/// An operator says `ready` of before the change, then of the change, then ready again.
+#[test]
+fn state_of_before_the_change_does_not_verify_it() {
+    let Some(api) = Cluster::require() else { return };
+    let site = site(api, "settling", APPLY);
+    let verify = "verify:
+  - name: ready
+    object: { api_version: v1, kind: ConfigMap, namespace: default, name: settling }
+    expect: object.data.state == 'ready'
+    within: 60s
+    settle: 5s
+";
+    site.write("recipes/web.yaml", &(settings("settling", MAP) + verify));
+    let say = |state: &str| {
+        let map = format!(
+            "{{ apiVersion: v1, kind: ConfigMap, metadata: {{ name: settling }}, data: {{ state: {state} }} }}"
+        );
+        api.kubectl_with(&["apply", "-f", "-"], &map)
+    };
+    say("ready");
+    let mut run = site.command(&["apply", "inventory.yaml", "--yes"]);
+    let mut run = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("forge");
+    let began = Instant::now();
+    let mut heard = Vec::new();
+    for line in BufReader::new(run.stderr.take().expect("a pipe")).lines().map_while(Result::ok) {
+        let Some((_, why)) = line.split_once("waits for web: ready: ") else { continue };
+        if heard.last().map(String::as_str) != Some(why) {
+            heard.push(why.to_owned());
+            say(if heard.len() == 1 { "rolling" } else { "ready" });
+        }
+    }
+    assert!(run.wait().expect("its end").success() && began.elapsed() >= Duration::from_secs(5), "{heard:?}");
+    let unsettled = "it passes, perhaps still because of the state before the change";
+    assert!(heard[0] == unsettled && heard[1].starts_with("expectation failed"), "{heard:?}");
+    // Nothing changes: the state is of long ago.
+    let again = apply(&site);
+    assert!(again.code == 0 && !again.stderr.contains(unsettled), "{again}");
 }
 
 /// Moves the records of an inventory to the namespace of earlier versions of forge, which also contains objects of

@@ -60,6 +60,11 @@ pub(super) fn parse_names(fields: &FieldValues) -> Result<Vec<String>, Diag> {
 /// request to remove the package.
 pub(in crate::resource) fn check_package_name(name: &str) -> Result<(), Diag> {
     let (bare, arch) = name.split_once(':').map_or((name, None), |(bare, arch)| (bare, Some(arch)));
+    if arch == Some("all") {
+        // dpkg and apt name such a package without it.
+        return Err(bad_value(format!("`{name}` names the package `{bare}`: `all` is not an architecture to choose"))
+            .hint(format!("write `{bare}`")));
+    }
     let word = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-._".contains(&b));
     let starts = bare.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
     let arch_fits = arch.is_none_or(|arch| !arch.is_empty() && word(arch));

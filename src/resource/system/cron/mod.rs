@@ -9,7 +9,7 @@ use crate::resource::shared::composite::{PartAssessments, render_part};
 use crate::resource::shared::file_target::{FileBody, FileDiff, FileTarget, path_probe};
 use crate::resource::shared::job_account::{assess_job_account, job_account_probe};
 use crate::resource::shared::shell;
-use crate::resource::shared::support::{bad_value, output, required_text, unit_state, user_state, will_be_provided};
+use crate::resource::shared::support::{bad_value, output, required_text, unit_state, user_state};
 use crate::resource::traits::{GuardSupport, KindTraits};
 use crate::resource::{
     Action, ActionScript, Assessment, AssessmentContext, AttributeChange, ChangeMark, ChangedObject, ChangedPart,
@@ -183,15 +183,13 @@ impl CronResource {
                 (_, active) => there = there.or(Some((name, active))),
             }
         }
-        if let Some(name) =
-            DAEMONS.iter().find(|name| will_be_provided(cx.predicted, &ProvidedItem::Unit((**name).to_owned())))
-        {
+        if let Some(name) = DAEMONS.iter().find(|name| is_declared(&ProvidedItem::Unit((**name).to_owned()), cx)) {
             return Assessment::ok(format!("an earlier step starts {name}"), Value::Null);
         }
         match there {
+            _ if will_install_cron(cx) => Assessment::ok("an earlier step installs cron", Value::Null),
             Some((name, active)) => pending_assessment(format!("`{name}` is {active}"))
                 .hint(format!("add a `service` step for `{}`", name.trim_end_matches(".service"))),
-            None if will_install_cron(cx) => Assessment::ok("an earlier step installs cron", Value::Null),
             None => pending_assessment("cron is not installed".to_owned())
                 .hint("add `package` and `service` steps for cron before this one, or use a `timer`"),
         }
@@ -269,7 +267,12 @@ fn pending_assessment(why: String) -> Assessment<CronDiff> {
 
 /// Reports whether an earlier step installs a package with a cron daemon, as named by Debian or by Red Hat.
 fn will_install_cron(cx: &AssessmentContext<'_>) -> bool {
-    ["cron", "cronie"].iter().any(|name| will_be_provided(cx.predicted, &ProvidedItem::Package((*name).to_owned())))
+    ["cron", "cronie"].iter().any(|name| is_declared(&ProvidedItem::Package((*name).to_owned()), cx))
+}
+
+/// Reports whether an earlier step provides `item` by name. Any package may bring it, but few do.
+fn is_declared(item: &ProvidedItem, cx: &AssessmentContext<'_>) -> bool {
+    cx.predicted.is_some_and(|predicted| predicted.will_provide_by_name(item))
 }
 
 const NOTHING_RUNS: &str = "nothing runs it";
