@@ -215,8 +215,13 @@ fn resolve_template_var(
     budget: &mut TemplateBudget,
 ) -> Result<Value, &'static str> {
     let AnsibleValue::Template(value) = &var.value else { return Err(NOT_CARRIED) };
-    let find =
-        |name: &str| layer.get(&SettingSlot::Var(name.to_owned()))?.as_ref().filter(|value| !may_be_fraction(value));
+    let known = |name: &str| layer.get(&SettingSlot::Var(name.to_owned()))?.as_ref();
+    let find = |name: &str| known(name).filter(|value| !may_be_fraction(value));
+    let mut names = Vec::new();
+    template::collect_names(value, &mut names);
+    if names.into_iter().filter_map(known).any(may_be_fraction) {
+        return Err(READS_FRACTION);
+    }
     let value = AnsibleValue::Value(template::resolve_templates(value, &find, budget)?);
     match translate_var(name, &AnsibleVar { value, span: var.span }) {
         VarMeaning::Is(_, Some(value)) => Ok(value),
@@ -228,6 +233,9 @@ fn resolve_template_var(
         _ => Err(NOT_CARRIED),
     }
 }
+
+const READS_FRACTION: &str = "is not converted: its template reads a variable that may be a fraction, which Ansible writes \
+                              in another form";
 
 /// Reports whether a text may be a fraction, which forge keeps as typed and Ansible reformats.
 fn may_be_fraction(value: &Value) -> bool {

@@ -139,13 +139,15 @@ fn templates_of_known_variables_are_resolved_for_each_host() {
     let base = |host: &str| starting.hosts[host].vars["base"].clone();
     assert_eq!((base("w1"), base("w2")), (json!("/srv/app"), json!("/data/app")));
     assert_eq!(starting.hosts["w3"].vars["own"], json!("/srv/app/80"));
-    for name in ["open", "loop", "of"] {
-        let lost = format!("`{name}` is not converted: it contains a template, and variables are literal in forge");
+    let fraction = "its template reads a variable that may be a fraction, which Ansible writes in another form";
+    let literal = "it contains a template, and variables are literal in forge";
+    for (name, why) in [("open", literal), ("loop", literal), ("of", fraction)] {
+        let lost = format!("`{name}` is not converted: {why}");
         assert_eq!(said.iter().filter(|line| line.ends_with(&lost)).count(), 1, "{name}: {said:?}");
     }
     let moved = "group web: `base` is set on each host: its template reads variables from other sources";
     assert!(said.iter().any(|line| line == moved), "{said:?}");
-    assert_eq!(said.iter().filter(|line| line.contains("contains a template")).count(), 3, "{said:?}");
+    assert_eq!(said.iter().filter(|line| line.contains("contains a template")).count(), 2, "{said:?}");
 }
 
 /// A few lines may expand to more than the memory of any machine.

@@ -124,7 +124,8 @@ const FIELDS: &[FieldSpec] = &[
     FieldSpec::optional(
         "wait",
         FieldType::Bool,
-        "Wait until everything is ready, and roll back otherwise. Default `true`.",
+        "An install or an upgrade waits until everything is ready, and rolls back otherwise. Readiness is not compared \
+         afterwards. Default `true`.",
     ),
     FieldSpec::optional("hooks", FieldType::Bool, "Run the chart's hooks. Default `true`."),
     FieldSpec::optional("timeout", FieldType::Duration, "Timeout of Helm, including hooks. Default `10m`."),

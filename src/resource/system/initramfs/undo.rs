@@ -30,6 +30,6 @@ pub(super) fn undo_rebuild(want: &InitramfsResource, diff: &InitramfsDiff) -> Un
     }
     match diff.list_new_images().as_slice() {
         [] => effect,
-        new => effect.leaving(&format!("{}, which did not exist", join_quoted(new))),
+        new => effect.leaving(format!("{}, which did not exist", join_quoted(new))),
     }
 }
