@@ -51,6 +51,13 @@ impl Output {
         assert!(self.code == code, "exit code {code} expected\n{self}");
     }
 
+    /// Returns what follows the lines that name the recordings.
+    #[track_caller]
+    pub fn after_recordings(&self) -> &str {
+        let rest = self.stdout.strip_prefix("from recorded answers; no host was contacted:\n").expect("recordings");
+        rest.split_once("\n\n").expect("a result").1
+    }
+
     /// Runs `command` with `input` on stdin.
     pub fn of(command: &mut Command, input: &[u8]) -> Output {
         collect(command, input).into()

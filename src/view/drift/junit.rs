@@ -27,6 +27,7 @@ struct JunitSuite<'a> {
 pub fn write_junit(told: &DriftReportInput<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut xml = start_document(out)?;
     let suites = collect_suites(told);
+    let recordings = told.list_recordings();
     let sum = |of: &dyn Fn(&JunitSuite<'_>) -> usize| suites.iter().map(of).sum::<usize>().to_string();
     let name = escape::escape_line(&format!("forge drift {}", told.drift.cluster)).into_owned();
     xml.create_element("testsuites")
@@ -35,7 +36,7 @@ pub fn write_junit(told: &DriftReportInput<'_>, out: &mut dyn Write) -> io::Resu
         .with_attribute(("failures", sum(&|suite| suite.findings.len()).as_str()))
         .with_attribute(("errors", sum(&|suite| suite.count_errors()).as_str()))
         .with_attribute(("time", format!("{:.3}", told.drift.took.as_secs_f64()).as_str()))
-        .write_inner_content(|xml| suites.iter().try_for_each(|each| write_suite(each, told, xml)))?;
+        .write_inner_content(|xml| suites.iter().try_for_each(|each| write_suite(each, told, &recordings, xml)))?;
     writeln!(xml.into_inner())
 }
 
@@ -63,7 +64,12 @@ impl JunitSuite<'_> {
     }
 }
 
-fn write_suite(suite: &JunitSuite<'_>, told: &DriftReportInput<'_>, xml: &mut XmlWriter<'_>) -> io::Result<()> {
+fn write_suite(
+    suite: &JunitSuite<'_>,
+    told: &DriftReportInput<'_>,
+    recordings: &[String],
+    xml: &mut XmlWriter<'_>,
+) -> io::Result<()> {
     let name = escape::escape_line(suite.host.host.as_str());
     // The JUnit schema has timestamps without a time zone.
     let time = told.drift.time.trim_end_matches('Z');
@@ -77,7 +83,7 @@ fn write_suite(suite: &JunitSuite<'_>, told: &DriftReportInput<'_>, xml: &mut Xm
         .with_attribute(("time", format!("{:.3}", suite.host.took.as_secs_f64()).as_str()))
         .with_attribute(("timestamp", &*escape::escape_line(time)))
         .write_inner_content(|xml| {
-            write_reachability_test(suite.host, told, xml)?;
+            write_reachability_test(suite.host, recordings, xml)?;
             suite.findings.iter().try_for_each(|finding| write_failed_test(finding, told, xml))?;
             suite.unknown.iter().try_for_each(|unsure| write_unknown_test(unsure, xml))
         })?;
@@ -85,8 +91,7 @@ fn write_suite(suite: &JunitSuite<'_>, told: &DriftReportInput<'_>, xml: &mut Xm
 }
 
 /// Writes the test that every host has: whether it is reachable.
-fn write_reachability_test(host: &HostDrift, told: &DriftReportInput<'_>, xml: &mut XmlWriter<'_>) -> io::Result<()> {
-    let recordings = told.list_recordings();
+fn write_reachability_test(host: &HostDrift, recordings: &[String], xml: &mut XmlWriter<'_>) -> io::Result<()> {
     let name = if recordings.is_empty() { "answers" } else { "has recorded answers" };
     let test = xml.create_element("testcase").with_attribute(("classname", "forge")).with_attribute(("name", name));
     let said = match &host.reach {

@@ -163,6 +163,8 @@ impl FaultyPlace<'_> {
 
 impl Drop for FaultyPlace<'_> {
     fn drop(&mut self) {
+        // The site ends the sandbox of its own state folder only.
+        self.site.forge(&["sandbox", "reset", "-i", "inventory.yaml", "--state", "elsewhere"]);
         let names =
             ["delete", "namespace", &self.name, &format!("forge-{}", self.name), "--ignore-not-found", "--wait=false"];
         self.api.try_kubectl(&names, "");

@@ -25,21 +25,20 @@ pub(in crate::resource) fn dependents_probe(id: &ObjectId, serves: Option<Object
 
 /// Returns the names of the dependents: `ConfigMap settings` of a namespace, `Part web/one` of a kind. Those that are being
 /// deleted are left out, and of a namespace those that another one owns.
+///
+/// # Errors
+/// They could not be listed, for example because the API does not serve the kind in this version.
 pub(in crate::resource) fn list_dependents(seen: &Observation, probe: &Probe) -> Result<Vec<String>, UnansweredReason> {
-    match probe {
-        Probe::Contents { .. } => {
-            let found = contents(seen, probe)?;
-            Ok(if found.roots.is_empty() { found.first.clone() } else { found.roots.clone() })
-        }
-        _ => match seen.get(probe)? {
-            ProbeReading::Objects(Some(objects)) => {
-                let stays = |object: &&Value| object.pointer("/metadata/deletionTimestamp").is_none();
-                let ids = objects.iter().filter(stays).filter_map(ObjectId::from_object);
-                Ok(ids.map(|id| id.to_string()).collect())
-            }
-            _ => Ok(Vec::new()),
-        },
-    }
+    let Probe::Objects(query) = probe else {
+        let found = contents(seen, probe)?;
+        return Ok(if found.roots.is_empty() { found.first.clone() } else { found.roots.clone() });
+    };
+    let ProbeReading::Objects(Some(objects)) = seen.get(probe)? else {
+        let why = format!("the API serves no `{}` of `{}`", query.kind, query.api_version);
+        return Err(UnansweredReason::new(format!("{why}: whether objects of it exist is not known")));
+    };
+    let stays = |object: &&Value| object.pointer("/metadata/deletionTimestamp").is_none();
+    Ok(objects.iter().filter(stays).filter_map(ObjectId::from_object).map(|id| id.to_string()).collect())
 }
 
 /// Reports whether [`list_dependents`] gives `object` the name `dependent`, as a dependent of `id`.

@@ -17,13 +17,14 @@ pub(super) fn undo_rebuild(want: &InitramfsResource, diff: &InitramfsDiff) -> Un
         found.lacks.iter().partition(|name| !want.modules.contains(name));
     let (more, modules): (Vec<&String>, Vec<&String>) =
         found.has.iter().partition(|name| !want.lacks_modules.contains(name));
-    let outdated = found.outdated.iter().filter(|name| want.declared_files().any(|path| path == *name));
+    let (outdated, changed_modules): (Vec<&String>, Vec<&String>) =
+        found.outdated.iter().partition(|name| want.declared_files().any(|path| path == *name));
     let files: Vec<&String> = files.into_iter().chain(more).chain(outdated).collect();
     let mut effect = UndoEffect::default();
-    if !files.is_empty() || !missing_modules.is_empty() || !modules.is_empty() {
+    if [&files, &missing_modules, &modules, &changed_modules].iter().any(|names| !names.is_empty()) {
         let fields = json!({
-            "as_host": files, "modules": modules, "lacks_modules": missing_modules, "booted": false,
-            "kernels": if want.all { "all" } else { "boot" },
+            "as_host": files, "modules": modules, "lacks_modules": missing_modules, "current_modules": changed_modules,
+            "booted": false, "kernels": if want.all { "all" } else { "boot" },
         });
         effect.steps = vec![UndoDeclaration { follows: true, ..UndoDeclaration::present("initramfs", fields) }];
         effect = effect.leaving("content of initramfs images that is not of the host's files");
