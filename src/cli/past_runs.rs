@@ -134,7 +134,7 @@ pub fn find_run<B>(cx: &VerbContext<'_, B>, folders: &[RunFolder], name: &str) -
     })
 }
 
-/// Tells on stderr where no run was found.
+/// Reports on stderr where no run was found.
 pub fn report_missing_runs<B>(cx: &VerbContext<'_, B>) -> Result<(), CliError> {
     let missing = describe_missing_runs(cx)?;
     // Ignore a closed stderr: no other stream could report it.

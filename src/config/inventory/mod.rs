@@ -84,7 +84,8 @@ pub(super) struct RawInventory {
 
 /// Parses the root of an inventory. Pushes errors to `cx` and returns every part that could be parsed.
 pub(super) fn read_inventory(root: &YamlNode, cx: &mut LoadContext<'_>) -> RawInventory {
-    let other = diagnose_recipe_root(root).or_else(|| diagnose_plan_root(root)).or_else(|| diagnose_ansible_root(root));
+    let other =
+        diagnose_recipe_root(root).or_else(|| diagnose_result_root(root)).or_else(|| diagnose_ansible_root(root));
     if let Some(diag) = other {
         cx.push_diag(diag);
         return RawInventory::default();
@@ -144,8 +145,8 @@ fn diagnose_recipe_root(root: &YamlNode) -> Option<Diag> {
     is_one.then(|| diag.hint("pass the inventory that applies this recipe"))
 }
 
-/// Returns an error if the file is a plan that forge wrote.
-fn diagnose_plan_root(root: &YamlNode) -> Option<Diag> {
+/// Returns an error if the file is a saved plan or another result that forge wrote.
+fn diagnose_result_root(root: &YamlNode) -> Option<Diag> {
     let crate::config::YamlData::Map(entries) = &root.data else { return None };
     let key = |name: &str| entries.iter().map(|(key, _)| key).find(|key| key.text == name);
     let (Some(result), Some(_)) = (key("result"), key("forge")) else { return None };

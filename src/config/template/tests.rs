@@ -115,7 +115,7 @@ fn expressions_defer_until_facts_are_known() {
         run_source(expression, TemplateForm::Expression, Some(&sample_facts())),
         Ok(EvalOutcome::Known { value: json!(true), reads })
     );
-    // A value that is not there decides, too.
+    // A missing value decides, too.
     assert_eq!(
         run_source("facts.os.nothing is defined", TemplateForm::Expression, Some(&sample_facts())),
         Ok(EvalOutcome::Known { value: json!(false), reads: BTreeSet::from(["os.nothing".to_owned()]) })

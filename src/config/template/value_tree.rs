@@ -109,7 +109,7 @@ impl Object for TreeBranch {
             }
             None => {
                 eval_record::record_missing(|| self.to_missing_name(key));
-                // `is defined` decides by what is not there.
+                // A missing value decides `is defined`.
                 if self.kind == BranchKind::Fact {
                     let path = join_path(&self.path, key);
                     eval_record::update_record(|record| _ = record.reads.insert(strip_facts_prefix(&path).to_owned()));

@@ -1,4 +1,5 @@
-//! Undoes the change of a package from a file. The former version is of the repositories, or not available any more.
+//! Undoes the change of a package from a file. The former version must be one that the repositories
+//! still offer.
 
 use super::diff::PackageFileDiff;
 use crate::model::{UndoDeclaration, UndoEffect};

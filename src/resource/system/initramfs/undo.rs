@@ -1,6 +1,6 @@
 //! Undoes the rebuild of initramfs images: they are rebuilt once the files of the host are as before.
 //!
-//! A copy of an image would lose what was built into it since, also by other steps and packages.
+//! A copy of an image would lose content that other steps and packages built into it since.
 
 use super::declaration::InitramfsResource;
 use super::image_diff::InitramfsDiff;
